@@ -1,0 +1,62 @@
+# Every target sets up what it needs in .venv and reuses it while it is up to date.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Tests that measure real tables look for them here; they are skipped when it is empty.
+export MCFLOW_DATA ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint format speed docs clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+
+$(STAMP)-core: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing mcflow into $(VENV)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(STAMP)-dev: $(STAMP)-core
+	@echo "installing the tools for tests into $(VENV)"
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(STAMP)-docs: $(STAMP)-dev
+	@echo "installing the tools for docs into $(VENV)"
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+setup: $(STAMP)-dev ## make .venv with everything the tests need
+
+demo: $(STAMP)-core ## fill the NHANES table that ships with the package
+	@mkdir -p build
+	$(BIN)/mcflow demo --output build/nhanes_filled.parquet
+
+test: lint ## lint, types, import layers, and the tests with coverage
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --cov --cov-report=term
+
+test-slow: $(STAMP)-dev ## the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)-dev ## ruff, mypy and the import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)-dev ## put the code into the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+speed: $(STAMP)-dev ## measure speed, and write speed/results/
+	$(BIN)/python speed/epoch.py
+
+docs: $(STAMP)-docs ## build the documentation into docs/_build/html
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) build docs/_build .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,75 @@
+"""The command line: one app, one file a command, and every error on one line."""
+
+from __future__ import annotations
+
+__all__ = ["EXIT_CODES", "app", "main", "run"]
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from cyclopts import App, CycloptsError
+
+import mcflow
+from mcflow.errors import McflowError, OutputError, ParameterError, TrainingError
+
+#: What each exit code means; the first class that fits an error decides.
+EXIT_CODES: dict[type[BaseException], int] = {
+    ParameterError: 2,
+    OutputError: 4,
+    TrainingError: 5,
+    McflowError: 3,
+    FileNotFoundError: 3,
+    KeyboardInterrupt: 130,
+}
+
+app = App(
+    name="mcflow",
+    help="Fill the missing cells of tables with Monte Carlo flow models.",
+    version=mcflow.__version__,
+    help_epilogue="Exit codes: 0 done, 2 wrong usage, 3 unusable input, 4 output cannot be written, "
+    "5 training failed, 130 stopped.",
+    suppress_keyboard_interrupt=False,
+)
+app.command("mcflow.cli.impute:impute", help="Fill the missing cells of a CSV or Parquet file.", sort_key=0)
+app.command("mcflow.cli.fit:fit", help="Fit a model on a CSV or Parquet file and save it.", sort_key=1)
+app.command("mcflow.cli.demo:demo", help="Fill the NHANES table that ships with the package.", sort_key=2)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those of the process.
+
+    Returns
+    -------
+    int
+        The exit code; see `EXIT_CODES`.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            app(given, exit_on_error=False, print_error=True, result_action="return_value")
+    except CycloptsError:
+        return 2
+    except tuple(EXIT_CODES) as error:
+        code = next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
+        stopped = "stopped; with --checkpoint-dir a fit goes on where it was"
+        print(f"mcflow: {stopped if isinstance(error, KeyboardInterrupt) else error}", file=sys.stderr)
+        return code
+    return 0
+
+
+def run() -> None:
+    """Run the command line and end the process with its exit code."""
+    sys.exit(main())
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line, without the place in the code."""
+    print(f"mcflow: {message}", file=sys.stderr)

@@ -1,0 +1,28 @@
+"""Checks of output names before any work is done."""
+
+from __future__ import annotations
+
+__all__ = ["check_output"]
+
+from pathlib import Path
+
+from mcflow.data.files import check_writable
+from mcflow.errors import OutputError
+
+
+def check_output(output: Path, *inputs: Path | None) -> None:
+    """Raise `OutputError` when an output cannot be written or would replace an input.
+
+    Parameters
+    ----------
+    output : Path
+        A file about to be written.
+    *inputs : Path or None
+        Files that are read.
+    """
+    check_writable(output)
+    for source in inputs:
+        if source is not None and source.exists() and output.exists() and output.samefile(source):
+            raise OutputError(
+                f"{output} is the input itself. Give the output another name; the input is never changed."
+            )

@@ -1,0 +1,89 @@
+"""`mcflow impute`: fill the holes of a file."""
+
+from __future__ import annotations
+
+__all__ = ["impute"]
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from mcflow.cli.options import FitOptions
+
+if TYPE_CHECKING:
+    from mcflow.data.tables import TableFile
+    from mcflow.imputers import MCFlowImputer
+
+
+def impute(
+    source: Path,
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")],
+    model: Path | None = None,
+    save: Path | None = None,
+    options: FitOptions | None = None,
+) -> None:
+    """Fill the missing cells of a CSV or Parquet file.
+
+    Fits on the file itself, or uses a model that was fitted before. Observed cells are written as they stood;
+    columns that are not numbers are handed through.
+
+    Parameters
+    ----------
+    source
+        File to fill: .csv or .parquet.
+    output
+        Where to write the filled table; its ending says the format.
+    model
+        Use this fitted model instead of fitting.
+    save
+        Also write the fitted model here.
+    """
+    from mcflow.cli.files import check_output
+    from mcflow.data.tables import format_of, read_table
+
+    chosen = options or FitOptions()
+    format_of(output)
+    check_output(output, source, model)
+    if save is not None:
+        check_output(save, source, model)
+    table = read_table(source)
+    imputer = _imputer(table, model, chosen)
+    fill_and_write(imputer, table, output, quiet=chosen.quiet)
+    if save is not None:
+        imputer.save(save)
+
+
+def _imputer(table: TableFile, model: Path | None, options: FitOptions) -> MCFlowImputer:
+    from mcflow.imputers import MCFlowImputer, load
+
+    if model is not None:
+        return load(model, device=options.device)
+    return MCFlowImputer(keep_empty_features=True, **options.parameters()).fit(table.table)
+
+
+def fill_and_write(imputer: MCFlowImputer, table: TableFile, output: Path, *, quiet: bool) -> None:
+    """Fill a table that was read from a file, write it and print the summary.
+
+    Parameters
+    ----------
+    imputer : MCFlowImputer
+        Fitted.
+    table : TableFile
+        What to fill.
+    output : Path
+        Where to write it.
+    quiet : bool
+        Print nothing.
+    """
+    from mcflow.data.tables import write_table
+
+    filled = imputer.transform(table.table)
+    write_table(output, filled, table)
+    if not quiet:
+        from mcflow.cli.summary import print_summary
+        from mcflow.report import summarise
+
+        print_summary(summarise(imputer.schema_, table.table, filled), output)

@@ -1,0 +1,76 @@
+"""The summary of a fill as a table on the terminal."""
+
+from __future__ import annotations
+
+__all__ = ["print_summary"]
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+#: Columns to list before the rest is only counted.
+MOST_COLUMNS = 50
+
+NOTES = {
+    "passed": "not numbers: passed through",
+    "constant": "one value only: filled with it",
+    "empty": "no observed value: filled with 0",
+    "model": "",
+}
+
+
+def print_summary(summary: dict[str, Any], output: Path, console: Console | None = None) -> None:
+    """Print what was missing and what was filled.
+
+    Parameters
+    ----------
+    summary : dict
+        From `mcflow.report.summarise`.
+    output : Path
+        Where the filled table is.
+    console : rich.console.Console, optional
+        Where to print, by default standard output.
+    """
+    console = console or Console()
+    holed = sorted((c for c in summary["columns"] if c["missing"]), key=lambda c: -c["missing"])
+    share = summary["missing"] / max(summary["cells"], 1)
+    table = Table(
+        title=f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {share:.1%} of the cells missing"
+    )
+    table.add_column("column", overflow="fold")
+    for heading in ("missing", "share", "filled", "observed mean", "filled mean"):
+        table.add_column(heading, justify="right")
+    table.add_column("note")
+    for column in holed[:MOST_COLUMNS]:
+        table.add_row(*_cells(column, summary["rows"]))
+    if holed:
+        console.print(table)
+    for line in _lines(summary, holed, output):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _cells(column: dict[str, Any], n_rows: int) -> list[str]:
+    means = [column.get(name) for name in ("observed_mean", "filled_mean")]
+    return [
+        column["name"],
+        f"{column['missing']:,}",
+        f"{column['missing'] / n_rows:.1%}",
+        f"{column['filled']:,}",
+        *("" if mean is None else f"{mean:.4g}" for mean in means),
+        NOTES[column["role"]],
+    ]
+
+
+def _lines(summary: dict[str, Any], holed: list[dict[str, Any]], output: Path) -> list[str]:
+    lines = []
+    if len(holed) > MOST_COLUMNS:
+        lines.append(f"… and {len(holed) - MOST_COLUMNS} more columns with holes.")
+    passed = [column for column in summary["columns"] if column["role"] == "passed"]
+    left = summary["missing"] - summary["filled"]
+    lines.append(f"Filled {summary['filled']:,} of {summary['missing']:,} missing cells.")
+    if left and passed:
+        lines.append(f"{left:,} cells stay missing, in columns that are not numbers ({len(passed)} of them).")
+    lines.append(f"Written to {output}")
+    return lines

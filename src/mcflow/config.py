@@ -1,0 +1,235 @@
+"""Every hyper-parameter, once: small frozen dataclasses, the presets, and what each value may be."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CONSTRAINTS",
+    "OVERRIDES",
+    "PRESETS",
+    "FlowConfig",
+    "Interval",
+    "LatentConfig",
+    "Options",
+    "Settings",
+    "TrainConfig",
+    "check_parameter",
+    "resolve",
+]
+
+import dataclasses
+import math
+import numbers
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcflow.errors import ParameterError, did_you_mean
+
+
+@dataclass(frozen=True)
+class FlowConfig:
+    """The flow G.
+
+    Parameters
+    ----------
+    n_couplings : int
+        Affine couplings in the flow.
+    n_layers : int
+        Linear layers in each of the networks s and t.
+    """
+
+    n_couplings: int = 6
+    n_layers: int = 4
+
+
+@dataclass(frozen=True)
+class LatentConfig:
+    """The network H in the flow's latent space.
+
+    Parameters
+    ----------
+    n_layers : int
+        Linear layers, each as wide as the table.
+    """
+
+    n_layers: int = 5
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How G and H are trained in turn.
+
+    Parameters
+    ----------
+    max_epochs : int
+        Epochs after which training ends, stable or not.
+    batch_size : int
+        Rows a step.
+    learning_rate : float
+        Adam's rate, for G and for H.
+    likelihood_weight : float
+        The paper's λ: the weight of the log-density in H's loss.
+    tolerance : float
+        A loss counts as stable when two successive windows of epochs differ by less than this share
+        of the range that the loss has run through. Zero turns the test off.
+    window : int
+        Epochs in such a window.
+    """
+
+    max_epochs: int = 500
+    batch_size: int = 128
+    learning_rate: float = 1e-4
+    likelihood_weight: float = 1e-3
+    tolerance: float = 1e-3
+    window: int = 16
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A preset: the flow, the latent network and the training together."""
+
+    flow: FlowConfig = field(default_factory=FlowConfig)
+    latent: LatentConfig = field(default_factory=LatentConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Return the settings as plain nested dictionaries."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, given: dict[str, dict[str, Any]]) -> Settings:
+        """Build settings from what `to_dict` returned."""
+        return cls(FlowConfig(**given["flow"]), LatentConfig(**given["latent"]), TrainConfig(**given["train"]))
+
+
+PRESETS: dict[str, Settings] = {"paper": Settings()}
+
+#: Estimator arguments that replace one field of the preset, with the section that holds it.
+OVERRIDES: dict[str, str] = {
+    "max_epochs": "train",
+    "batch_size": "train",
+    "learning_rate": "train",
+    "likelihood_weight": "train",
+    "tolerance": "train",
+    "n_couplings": "flow",
+}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number of one kind between two ends; `low_open` leaves the lower end out."""
+
+    kind: type[int] | type[float]
+    low: float
+    high: float = math.inf
+    low_open: bool = False
+    optional: bool = False
+
+    def allows(self, value: object) -> bool:
+        """Tell whether `value` is inside."""
+        if value is None:
+            return self.optional
+        number = numbers.Integral if self.kind is int else numbers.Real
+        if isinstance(value, bool) or not isinstance(value, number):
+            return False
+        above = value > self.low if self.low_open else value >= self.low  # type: ignore[operator]
+        return bool(above and value <= self.high and value != math.inf)
+
+    def __str__(self) -> str:
+        words = "a whole number" if self.kind is int else "a number"
+        words += f" {'above' if self.low_open else 'of at least'} {self.low:g}"
+        words += f" and at most {self.high:g}" if self.high < math.inf else ""
+        return words + (" or None (the preset's value)" if self.optional else "")
+
+
+@dataclass(frozen=True)
+class Options:
+    """One word of a list, or a word that starts with one of `prefixes`."""
+
+    words: tuple[Any, ...]
+    prefixes: tuple[str, ...] = ()
+
+    def allows(self, value: object) -> bool:
+        """Tell whether `value` is one of the words."""
+        return any(type(value) is type(w) and value == w for w in self.words) or (
+            isinstance(value, str) and value.startswith(self.prefixes) and bool(self.prefixes)
+        )
+
+    def __str__(self) -> str:
+        return "one of " + ", ".join([*map(repr, self.words), *(f"'{p}…'" for p in self.prefixes)])
+
+
+CONSTRAINTS: dict[str, Interval | Options] = {
+    "preset": Options(tuple(PRESETS)),
+    "max_epochs": Interval(int, 1, optional=True),
+    "batch_size": Interval(int, 1, optional=True),
+    "learning_rate": Interval(float, 0, 1, low_open=True, optional=True),
+    "likelihood_weight": Interval(float, 0, optional=True),
+    "tolerance": Interval(float, 0, 1, optional=True),
+    "n_couplings": Interval(int, 1, 256, optional=True),
+    "add_indicator": Options((True, False)),
+    "keep_empty_features": Options((True, False)),
+    "verbose": Options((True, False, 0, 1)),
+    "device": Options(("auto", "cpu", "cuda", "mps"), prefixes=("cuda:",)),
+}
+
+
+def check_parameter(name: str, value: object) -> None:
+    """Raise `ParameterError` when a parameter's value is not allowed.
+
+    Parameters
+    ----------
+    name : str
+        A key of `CONSTRAINTS`; names without a constraint pass.
+    value : object
+        What the caller gave.
+
+    Raises
+    ------
+    ParameterError
+        With the value, what is allowed and, for words, the closest one.
+
+    Examples
+    --------
+    >>> check_parameter("batch_size", 0)
+    Traceback (most recent call last):
+        ...
+    mcflow.errors.ParameterError: batch_size is 0, but has to be a whole number of at least 1 ...
+    """
+    constraint = CONSTRAINTS.get(name)
+    if constraint is None or constraint.allows(value):
+        return
+    hint = did_you_mean(value, map(str, constraint.words)) if isinstance(constraint, Options) else ""
+    raise ParameterError(f"{name} is {value!r}, but has to be {constraint}.{hint}")
+
+
+def resolve(preset: str, **overrides: Any) -> Settings:
+    """Return the preset's settings with every override that is not None in its place.
+
+    Parameters
+    ----------
+    preset : str
+        A key of `PRESETS`.
+    **overrides : object
+        Values for the fields named in `OVERRIDES`.
+
+    Returns
+    -------
+    Settings
+        A new object; presets are never changed.
+
+    Examples
+    --------
+    >>> resolve("paper", max_epochs=8).train.max_epochs
+    8
+    """
+    check_parameter("preset", preset)
+    sections: dict[str, dict[str, Any]] = {}
+    for name, value in overrides.items():
+        if name not in OVERRIDES:
+            raise ParameterError(f"{name!r} is not a setting.{did_you_mean(name, OVERRIDES)}")
+        check_parameter(name, value)
+        if value is not None:
+            sections.setdefault(OVERRIDES[name], {})[name] = value
+    base = PRESETS[preset]
+    changed = {part: dataclasses.replace(getattr(base, part), **values) for part, values in sections.items()}
+    return dataclasses.replace(base, **changed)

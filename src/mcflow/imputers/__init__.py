@@ -1,0 +1,9 @@
+"""The imputers: what users fit and call."""
+
+from __future__ import annotations
+
+from mcflow.imputers.base import TableImputer
+from mcflow.imputers.persistence import load
+from mcflow.imputers.table import MCFlowImputer
+
+__all__ = ["MCFlowImputer", "TableImputer", "load"]

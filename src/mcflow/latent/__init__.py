@@ -1,0 +1,7 @@
+"""The latent layer: networks that complete rows in the flow's latent space."""
+
+from __future__ import annotations
+
+from mcflow.latent.mapper import LatentMapper
+
+__all__ = ["LatentMapper"]

@@ -1,0 +1,135 @@
+"""One `random_state` becomes every stream of random numbers; nothing global is read or set."""
+
+from __future__ import annotations
+
+__all__ = ["Streams", "hash_rows", "row_uniforms", "seed_from"]
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from mcflow.errors import ParameterError
+from mcflow.typing import FloatArray, RandomState
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_CANONICAL_NAN = np.uint64(0x7FF8000000000000)
+
+
+def seed_from(random_state: RandomState) -> int:
+    """Return a whole number below 2⁶³ that stands for `random_state`.
+
+    Parameters
+    ----------
+    random_state : int, numpy Generator, numpy RandomState or None
+        None takes fresh entropy from the system; generators are advanced by one draw.
+
+    Returns
+    -------
+    int
+        The seed from which every stream is spawned.
+
+    Examples
+    --------
+    >>> seed_from(7)
+    7
+    """
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63 - 1))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
+        return int(random_state)
+    raise ParameterError(
+        f"random_state is {random_state!r}, but has to be a whole number of at least 0, "
+        "a numpy Generator or RandomState, or None."
+    )
+
+
+class Streams:
+    """Independent generators spawned from one seed, one for each use.
+
+    Parameters
+    ----------
+    seed : int
+        What `seed_from` returned.
+
+    Notes
+    -----
+    Generators live on the CPU whatever the device, so that a seed means the same everywhere.
+    """
+
+    def __init__(self, seed: int) -> None:
+        fill, weights, order = np.random.SeedSequence(seed).spawn(3)
+        self.fill = np.random.default_rng(fill)
+        self.weights = _torch_generator(weights)
+        self.order = _torch_generator(order)
+
+
+def _torch_generator(sequence: np.random.SeedSequence) -> torch.Generator:
+    seed = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return torch.Generator(device="cpu").manual_seed(seed)
+
+
+def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Scramble 64-bit words (the finaliser of SplitMix64)."""
+    state = (state ^ (state >> np.uint64(30))) * _MIX_1
+    state = (state ^ (state >> np.uint64(27))) * _MIX_2
+    mixed: npt.NDArray[np.uint64] = state ^ (state >> np.uint64(31))
+    return mixed
+
+
+def hash_rows(values: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
+    """Hash each row of a table together with a seed.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        Float64; every NaN counts as the same value, and so do 0.0 and -0.0.
+    seed : int
+        Changes every hash.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        One 64-bit word a row, a function of the seed and the row's own cells alone.
+    """
+    bits = np.ascontiguousarray(values + 0.0).view(np.uint64)
+    bits = np.where(np.isnan(values), _CANONICAL_NAN, bits)
+    start = _mix(np.array([seed % 2**64], dtype=np.uint64) + _GOLDEN)
+    state = np.repeat(start, len(values))
+    with np.errstate(over="ignore"):
+        for column in range(values.shape[1]):
+            state = _mix((state ^ bits[:, column]) + _GOLDEN)
+    return state
+
+
+def row_uniforms(values: FloatArray, seed: int) -> FloatArray:
+    """Return uniform numbers in [0, 1), one a cell, that depend on the seed and on the row alone.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        The rows, NaN where a cell is missing.
+    seed : int
+        The seed of the whole.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_columns)
+        Float64. Equal rows get equal numbers; the order of rows does not matter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1.0, np.nan], [2.0, 3.0]])
+    >>> bool((row_uniforms(rows, 0)[::-1] == row_uniforms(rows[::-1], 0)).all())
+    True
+    """
+    steps = np.arange(1, values.shape[1] + 1, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        words = _mix(np.add(hash_rows(values, seed)[:, None], steps * _GOLDEN, dtype=np.uint64))
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,0 +1,108 @@
+"""What listens to a fit: progress on the terminal, and whatever else a caller brings."""
+
+from __future__ import annotations
+
+__all__ = ["Callback", "ProgressDisplay"]
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mcflow.training.loop import Trainer
+
+
+class Callback:
+    """Base of all listeners; every method may be left as it is."""
+
+    def on_begin(self, trainer: Trainer) -> None:
+        """Hear that training is about to begin, or to go on."""
+
+    def on_epoch_end(self, trainer: Trainer) -> None:
+        """Hear that an epoch is over, its refill included."""
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Hear that training is over."""
+
+    def close(self) -> None:
+        """Let go of what is held, also when training was stopped."""
+
+
+class ProgressDisplay(Callback):
+    """Show epoch, both losses and the time left: live on a terminal, a line now and then elsewhere.
+
+    Parameters
+    ----------
+    console : rich.console.Console, optional
+        Where to write, by default standard error.
+    every_seconds : float, default=10
+        How often to write a line when the output is not a terminal.
+    """
+
+    def __init__(self, console: Any = None, every_seconds: float = 10.0) -> None:
+        self._console = console
+        self._every = every_seconds
+        self._bar: Any = None
+        self._task: Any = None
+        self._start = self._last = 0.0
+        self._first = 0
+
+    def on_begin(self, trainer: Trainer) -> None:
+        """Open the display."""
+        from rich.console import Console
+
+        self._console = self._console or Console(file=sys.stderr)
+        self._start = self._last = time.perf_counter()
+        self._first = trainer.epoch
+        if self._console.is_terminal:
+            self._open(trainer)
+
+    def _open(self, trainer: Trainer) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            TextColumn("epoch"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[losses]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self._console,
+            transient=True,
+        )
+        self._bar.start()
+        total = trainer.settings.train.max_epochs
+        self._task = self._bar.add_task("fit", total=total, completed=trainer.epoch, losses="", left="")
+
+    def on_epoch_end(self, trainer: Trainer) -> None:
+        """Show the newest losses."""
+        latest = trainer.history.epochs[-1]
+        losses = f"loss of G {latest.flow_loss:.3f}, of H {latest.latent_loss:.5f}"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=trainer.epoch, losses=losses, left=self._left(trainer))
+        elif time.perf_counter() - self._last >= self._every:
+            self._last = time.perf_counter()
+            total = trainer.settings.train.max_epochs
+            self._print(f"epoch {trainer.epoch}/{total}: {losses}, {self._left(trainer)}")
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Close the display and say how it ended."""
+        self.close()
+        seconds = time.perf_counter() - self._start
+        why = "both losses are stable" if trainer.history.ending == "stable" else "all epochs are done"
+        self._print(f"trained {trainer.epoch} epochs in {seconds:.1f} s: {why}")
+
+    def close(self) -> None:
+        """Take the live display away, also when training was stopped."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _left(self, trainer: Trainer) -> str:
+        done = max(trainer.epoch - self._first, 1)
+        rate = (time.perf_counter() - self._start) / done
+        seconds = rate * (trainer.settings.train.max_epochs - trainer.epoch)
+        return f"at most {int(seconds // 60)}:{int(seconds % 60):02d} left"
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, highlight=False, soft_wrap=True)

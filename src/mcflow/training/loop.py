@@ -1,0 +1,153 @@
+"""Algorithm 1: G and H learn in turn while the holes are refilled."""
+
+from __future__ import annotations
+
+__all__ = ["Trainer"]
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mcflow.config import Settings
+from mcflow.errors import TrainingError
+from mcflow.flows.realnvp import RealNVP, draw_masks
+from mcflow.latent.mapper import LatentMapper
+from mcflow.random import Streams
+from mcflow.training.adam import FlatAdam
+from mcflow.training.callbacks import Callback
+from mcflow.training.history import Epoch, History
+from mcflow.training.objectives import gradients, seen_weights
+from mcflow.training.schedule import is_refill_epoch, is_stable
+from mcflow.training.stages import Stage, complete
+from mcflow.training.threads import one_thread_when_small
+
+
+class Trainer:
+    """Train G and H on a table with holes, and keep a stage at every power of two.
+
+    Parameters
+    ----------
+    settings : Settings
+        The preset with its overrides.
+    rows : Tensor of shape (n_rows, n_columns)
+        Float32, scaled, holes filled by a first guess.
+    missing : Tensor of shape (n_rows, n_columns)
+        Boolean mask, True where missing.
+    streams : Streams
+        Where every random number comes from.
+    callbacks : sequence of Callback
+        Told of the beginning, of every epoch and of the end.
+
+    Attributes
+    ----------
+    stages : list of Stage
+        What Algorithm 2 needs.
+    history : History
+        Losses, epoch by epoch.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        rows: Tensor,
+        missing: Tensor,
+        streams: Streams,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.settings = settings
+        self.rows = rows
+        self.missing = missing
+        self.streams = streams
+        self.callbacks = callbacks
+        self.history = History()
+        self.stages: list[Stage] = []
+        self.epoch = 0
+        self._weights = seen_weights(missing)
+        mapper = LatentMapper(rows.shape[1], settings.latent.n_layers, streams.weights)
+        self.mapper = mapper.to(rows.device)
+        self.latent_adam = FlatAdam(self.mapper.phi.detach(), settings.train.learning_rate)
+        self.restart_flow()
+
+    def restart_flow(self) -> None:
+        """Start G anew: other masks, other weights, a fresh optimiser."""
+        config, generator = self.settings.flow, self.streams.weights
+        masks = draw_masks(config.n_couplings, self.rows.shape[1], generator)
+        self.use_flow(RealNVP(masks, n_layers=config.n_layers, generator=generator))
+
+    def use_flow(self, flow: RealNVP) -> None:
+        """Train this flow from now on, with a fresh optimiser."""
+        self.flow = flow.to(self.rows.device)
+        self.flow_adam = FlatAdam(self.flow.theta.detach(), self.settings.train.learning_rate)
+
+    def train(self) -> list[Stage]:
+        """Run until both losses are stable or the epochs are used up.
+
+        Returns
+        -------
+        list of Stage
+            One for every refill, the last one trained longest.
+
+        Raises
+        ------
+        TrainingError
+            When a loss is no longer a number.
+        """
+        for callback in self.callbacks:
+            callback.on_begin(self)
+        while not self.history.ending:
+            self._run_epoch()
+            self._close_epoch()
+            for callback in self.callbacks:
+                callback.on_epoch_end(self)
+        for callback in self.callbacks:
+            callback.on_end(self)
+        return self.stages
+
+    def _run_epoch(self) -> None:
+        start = time.perf_counter()
+        self.epoch += 1
+        flow_loss, latent_loss = self._learn()
+        if not (math.isfinite(flow_loss) and math.isfinite(latent_loss)):
+            raise TrainingError(
+                f"The losses at epoch {self.epoch} are {flow_loss} (flow) and {latent_loss} (latent network). "
+                "Lower learning_rate, and look for values far outside the rest of their column."
+            )
+        seconds = time.perf_counter() - start
+        self.history.epochs.append(Epoch(self.epoch, flow_loss, latent_loss, len(self.stages), seconds))
+
+    def _learn(self) -> tuple[float, float]:
+        """Update θ and φ once for every batch; return both mean losses."""
+        config = self.settings.train
+        n_rows = len(self.rows)
+        total = torch.zeros(2, dtype=torch.float64)
+        n_cells = config.batch_size * self.rows.shape[1]
+        with torch.inference_mode(), one_thread_when_small(n_cells):
+            order = torch.randperm(n_rows, generator=self.streams.order).to(self.rows.device)
+            for batch in order.split(config.batch_size):
+                rows, weights = self.rows.index_select(0, batch), self._weights.index_select(0, batch)
+                losses = gradients(self.flow, self.mapper, rows, weights, config.likelihood_weight)
+                self.flow_adam.step(self.flow.gradient)
+                self.latent_adam.step(self.mapper.gradient)
+                total += torch.stack(losses).cpu() * (len(batch) / n_rows)
+        return float(total[0]), float(total[1])
+
+    def _close_epoch(self) -> None:
+        """Refill, keep and restart when it is time, and find out whether this was the last epoch."""
+        config = self.settings.train
+        if self.epoch >= config.max_epochs:
+            self.history.ending = "max_epochs"
+        elif is_stable(self.history, config.tolerance, config.window):
+            self.history.ending = "stable"
+        if self.history.ending or is_refill_epoch(self.epoch):
+            self._keep_stage()
+            if not self.history.ending:
+                self.restart_flow()
+
+    def _keep_stage(self) -> None:
+        stage = Stage(self.flow, copy.deepcopy(self.mapper))
+        self.rows = complete(stage, self.rows, self.missing)
+        self.stages.append(stage)

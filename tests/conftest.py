@@ -1,0 +1,42 @@
+"""What more than one test needs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mcflow import MCFlowImputer
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def table() -> np.ndarray:
+    """300 rows of 4 related columns, a fifth of the cells missing."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(300, 4))
+    values[:, 1] += 2 * values[:, 0]
+    values[:, 2] = np.exp(values[:, 2])
+    values[rng.random(values.shape) < 0.2] = np.nan
+    return values
+
+
+@pytest.fixture(scope="session")
+def fitted(table: np.ndarray) -> MCFlowImputer:
+    """An imputer of `table`; tests must not change it."""
+    return MCFlowImputer(max_epochs=9, random_state=0).fit(table)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    folder = os.environ.get("MCFLOW_DATA")
+    if not folder:
+        pytest.skip("MCFLOW_DATA does not name a folder with the real data sets")
+    return Path(folder)

@@ -1,0 +1,102 @@
+"""Whose loss moves whose weights, and the plain way as the oracle."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from plain import PlainTrainer
+
+from mcflow.flows import RealNVP, draw_masks
+from mcflow.latent import LatentMapper
+from mcflow.training.adam import FlatAdam
+from mcflow.training.objectives import gradients, seen_weights
+
+LAMBDA = 0.05
+
+
+@pytest.fixture
+def networks(generator: torch.Generator) -> tuple[RealNVP, LatentMapper]:
+    return RealNVP(draw_masks(6, 5, generator), generator=generator), LatentMapper(5, generator=generator)
+
+
+@pytest.fixture
+def batch(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    missing = torch.rand(32, 5, generator=generator) < 0.3
+    missing[0] = True
+    return torch.rand(32, 5, generator=generator), missing
+
+
+def autograd_losses(flow: RealNVP, mapper: LatentMapper, rows: torch.Tensor, missing: torch.Tensor):
+    """Write equations 6 and 7 of the paper down as they stand, with Algorithm 1's second encoding."""
+    z = flow(rows)[0]
+    x_hat = flow.inverse(mapper(z))[0]
+    flow_loss = -flow.log_prob(rows).mean()
+    terms = []
+    for row, row_hat, hole in zip(rows, x_hat, missing, strict=True):
+        seen = ~hole
+        error = (row[seen] - row_hat[seen]).square().mean() if seen.any() else row_hat.sum() * 0
+        terms.append(error - LAMBDA * flow.log_prob(row_hat[None])[0])
+    return flow_loss, torch.stack(terms).mean()
+
+
+def test_losses_equal_the_paper_s_formulas(networks, batch) -> None:
+    losses = gradients(*networks, batch[0], seen_weights(batch[1]), LAMBDA)
+    expected = autograd_losses(*networks, *batch)
+    torch.testing.assert_close(losses.flow, expected[0].detach())
+    torch.testing.assert_close(losses.latent, expected[1].detach())
+
+
+def test_loss_of_the_flow_alone_moves_theta(networks, batch) -> None:
+    flow, mapper = networks
+    gradients(flow, mapper, batch[0], seen_weights(batch[1]), LAMBDA)
+    flow_loss, latent_loss = autograd_losses(flow, mapper, *batch)
+    of_flow = torch.autograd.grad(flow_loss, flow.theta, retain_graph=True)[0]
+    of_latent = torch.autograd.grad(latent_loss, flow.theta)[0]
+    assert of_latent.abs().max() > 1e-4, "H's loss would move θ if it were allowed to"
+    torch.testing.assert_close(flow.gradient, of_flow, rtol=1e-4, atol=1e-6)
+
+
+def test_loss_of_the_latent_network_alone_moves_phi(networks, batch) -> None:
+    flow, mapper = networks
+    gradients(flow, mapper, batch[0], seen_weights(batch[1]), LAMBDA)
+    flow_loss, latent_loss = autograd_losses(flow, mapper, *batch)
+    assert torch.autograd.grad(flow_loss, mapper.phi, allow_unused=True, retain_graph=True)[0] is None
+    of_latent = torch.autograd.grad(latent_loss, mapper.phi)[0]
+    torch.testing.assert_close(mapper.gradient, of_latent, rtol=1e-4, atol=1e-6)
+
+
+def test_missing_cells_do_not_enter_the_squared_error(networks, batch) -> None:
+    flow, mapper = networks
+    weights = seen_weights(batch[1])
+    assert torch.equal(weights == 0, batch[1])
+    sums = weights.sum(1)
+    torch.testing.assert_close(sums[1:], torch.ones(31))
+    assert sums[0] == 0, "a row without an observed cell has no squared error"
+
+
+def test_fifty_steps_agree_with_the_plain_way(generator: torch.Generator) -> None:
+    flow, mapper = RealNVP(draw_masks(6, 8, generator), generator=generator), LatentMapper(8, generator=generator)
+    plain = PlainTrainer(flow, mapper, 1e-4, 1e-3)
+    adams = FlatAdam(flow.theta.detach(), 1e-4), FlatAdam(mapper.phi.detach(), 1e-4)
+    for _ in range(50):
+        rows = torch.rand(128, 8, generator=generator)
+        seen = seen_weights(torch.rand(128, 8, generator=generator) < 0.2)
+        with torch.inference_mode():
+            ours = gradients(flow, mapper, rows, seen, 1e-3)
+            adams[0].step(flow.gradient)
+            adams[1].step(mapper.gradient)
+        theirs = plain.step(rows, seen)
+        for mine, other in zip(ours, theirs, strict=True):
+            assert float(mine) == pytest.approx(float(other), abs=1e-4)
+
+
+def test_adam_equals_torch_s(generator: torch.Generator) -> None:
+    ours = torch.rand(40, generator=generator)
+    theirs = torch.nn.Parameter(ours.clone())
+    mine, other = FlatAdam(ours, 0.01), torch.optim.Adam([theirs], lr=0.01)
+    for _ in range(25):
+        gradient = torch.randn(40, generator=generator)
+        mine.step(gradient)
+        theirs.grad = gradient
+        other.step()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-6, atol=1e-7)

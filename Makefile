@@ -36,7 +36,7 @@ demo: $(STAMP)-core ## fill the NHANES table that ships with the package
 	$(BIN)/mcflow demo --output build/nhanes_filled.parquet
 
 test: lint ## lint, types, import layers, and the tests with coverage
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --cov --cov-report=term
 
 test-slow: $(STAMP)-dev ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow

@@ -51,7 +51,7 @@ def _tables(axes: Any) -> None:
     _table(axes, 7.9, 1.05, LATENT, r"$\hat{z}$", seen=LATENT)
 
 
-def _table(axes: Any, x: float, y: float, hole: str, label: str, seen: str = SEEN) -> None:
+def _table(axes: Any, x: float, y: float, hole: str, label: str, *, seen: str = SEEN) -> None:
     """Draw a little table around a point, with its label above or, in the latent lane, below."""
     from matplotlib.patches import Rectangle
 
@@ -95,7 +95,7 @@ def _network(axes: Any, x: float, y: float, name: str) -> None:
 
 
 def _loop(axes: Any) -> None:
-    _arrow(axes, (7.9, 3.95), (4.0, 3.95), bend=0.17, colour=FILLED)
+    _arrow(axes, (7.9, 3.95), (4.0, 3.95), bend=0.2, colour=FILLED)
     axes.text(
         5.95,
         4.05,

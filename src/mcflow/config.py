@@ -69,7 +69,7 @@ class TrainConfig:
     likelihood_weight : float
         The paper's λ: the weight of the log-density in H's loss.
     tolerance : float
-        A loss counts as stable when two successive windows of epochs differ by less than this share
+        A loss counts as stable when two successive windows of epochs differ by at most this share
         of the range that the loss has run through. Zero turns the test off.
     window : int
         Epochs in such a window.
@@ -101,6 +101,7 @@ class Settings:
         return cls(FlowConfig(**given["flow"]), LatentConfig(**given["latent"]), TrainConfig(**given["train"]))
 
 
+#: The settings to start from, by name.
 PRESETS: dict[str, Settings] = {"paper": Settings()}
 
 #: Estimator arguments that replace one field of the preset, with the section that holds it.
@@ -158,6 +159,7 @@ class Options:
         return "one of " + ", ".join([*map(repr, self.words), *(f"'{p}…'" for p in self.prefixes)])
 
 
+#: What each parameter may be; `check_parameter` words the messages.
 CONSTRAINTS: dict[str, Interval | Options] = {
     "preset": Options(tuple(PRESETS)),
     "max_epochs": Interval(int, 1, optional=True),
@@ -229,7 +231,9 @@ def resolve(preset: str, **overrides: Any) -> Settings:
             raise ParameterError(f"{name!r} is not a setting.{did_you_mean(name, OVERRIDES)}")
         check_parameter(name, value)
         if value is not None:
-            sections.setdefault(OVERRIDES[name], {})[name] = value
+            constraint = CONSTRAINTS[name]
+            plain = constraint.kind(value) if isinstance(constraint, Interval) else value
+            sections.setdefault(OVERRIDES[name], {})[name] = plain
     base = PRESETS[preset]
     changed = {part: dataclasses.replace(getattr(base, part), **values) for part, values in sections.items()}
     return dataclasses.replace(base, **changed)

@@ -9,11 +9,11 @@ import pickle
 import pytest
 import torch
 import zuko
-from plain import PlainFlow, PlainTrainer
 from torch.distributions import AffineTransform
 
 from mcflow.flows import RealNVP, draw_masks
 from mcflow.latent import LatentMapper
+from plain import PlainFlow, PlainTrainer
 
 #: Masks that are not complements of each other, one of which keeps nothing and one everything.
 ODD_MASKS = torch.tensor([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 1, 1], [1, 0, 1], [0, 0, 1]]).bool()

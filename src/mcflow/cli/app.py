@@ -20,7 +20,7 @@ EXIT_CODES: dict[type[BaseException], int] = {
     OutputError: 4,
     TrainingError: 5,
     McflowError: 3,
-    FileNotFoundError: 3,
+    OSError: 3,
     KeyboardInterrupt: 130,
 }
 

@@ -18,11 +18,9 @@ def check_output(output: Path, *inputs: Path | None) -> None:
     output : Path
         A file about to be written.
     *inputs : Path or None
-        Files that are read.
+        Files that are read, or written besides.
     """
     check_writable(output)
     for source in inputs:
-        if source is not None and source.exists() and output.exists() and output.samefile(source):
-            raise OutputError(
-                f"{output} is the input itself. Give the output another name; the input is never changed."
-            )
+        if source is not None and output.resolve() == source.resolve():
+            raise OutputError(f"{output} is given twice, and would be replaced. Give each file its own name.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["impute"]
+__all__ = ["fill_and_write", "impute"]
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,26 +42,24 @@ def impute(
         Also write the fitted model here.
     """
     from mcflow.cli.files import check_output
-    from mcflow.data.tables import format_of, read_table
+    from mcflow.data.tables import as_fitted, format_of, read_table
+    from mcflow.imputers import MCFlowImputer, load
 
     chosen = options or FitOptions()
     format_of(output)
     check_output(output, source, model)
     if save is not None:
-        check_output(save, source, model)
+        check_output(save, source, model, output)
     table = read_table(source)
-    imputer = _imputer(table, model, chosen)
+    if model is None:
+        imputer = MCFlowImputer(keep_empty_features=True, **chosen.parameters()).fit(table.table)
+    else:
+        chosen.refuse_with_model()
+        imputer = load(model, device=chosen.device)
+        table = as_fitted(table, imputer.schema_)
     fill_and_write(imputer, table, output, quiet=chosen.quiet)
     if save is not None:
         imputer.save(save)
-
-
-def _imputer(table: TableFile, model: Path | None, options: FitOptions) -> MCFlowImputer:
-    from mcflow.imputers import MCFlowImputer, load
-
-    if model is not None:
-        return load(model, device=options.device)
-    return MCFlowImputer(keep_empty_features=True, **options.parameters()).fit(table.table)
 
 
 def fill_and_write(imputer: MCFlowImputer, table: TableFile, output: Path, *, quiet: bool) -> None:

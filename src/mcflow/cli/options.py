@@ -4,11 +4,13 @@ from __future__ import annotations
 
 __all__ = ["FitOptions"]
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+
+from mcflow.errors import ParameterError
 
 
 @Parameter(name="*")
@@ -53,6 +55,14 @@ class FitOptions:
     checkpoint_dir: Path | None = None
     device: str = "auto"
     quiet: Annotated[bool, Parameter(alias="-q", negative="")] = False
+
+    def refuse_with_model(self) -> None:
+        """Raise `ParameterError` when a flag was given that a fitted model cannot follow."""
+        kept = {"device", "quiet"}
+        given = [f.name for f in fields(self) if f.name not in kept and getattr(self, f.name) != f.default]
+        if given:
+            flags = ", ".join("--" + name.replace("_", "-") for name in given)
+            raise ParameterError(f"{flags} has no effect with --model, which is fitted already. Leave one of them out.")
 
     def parameters(self) -> dict[str, Any]:
         """Return the estimator's arguments."""

@@ -7,17 +7,20 @@ __all__ = ["print_summary"]
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 #: Columns to list before the rest is only counted.
 MOST_COLUMNS = 50
+#: Names to list in a sentence.
+MOST_NAMES = 20
 
+#: What to say of columns that no model filled.
 NOTES = {
-    "passed": "not numbers: passed through",
-    "constant": "one value only: filled with it",
-    "empty": "no observed value: filled with 0",
-    "model": "",
+    "passed": "Not numbers, passed through untouched",
+    "constant": "One value only, filled with it",
+    "empty": "No observed value, filled with 0",
 }
 
 
@@ -36,13 +39,11 @@ def print_summary(summary: dict[str, Any], output: Path, console: Console | None
     console = console or Console()
     holed = sorted((c for c in summary["columns"] if c["missing"]), key=lambda c: -c["missing"])
     share = summary["missing"] / max(summary["cells"], 1)
-    table = Table(
-        title=f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {share:.1%} of the cells missing"
-    )
-    table.add_column("column", overflow="fold")
+    title = f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {share:.1%} of the cells missing"
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("column", no_wrap=True)
     for heading in ("missing", "share", "filled", "observed mean", "filled mean"):
-        table.add_column(heading, justify="right")
-    table.add_column("note")
+        table.add_column(heading, justify="right", no_wrap=True)
     for column in holed[:MOST_COLUMNS]:
         table.add_row(*_cells(column, summary["rows"]))
     if holed:
@@ -59,7 +60,6 @@ def _cells(column: dict[str, Any], n_rows: int) -> list[str]:
         f"{column['missing'] / n_rows:.1%}",
         f"{column['filled']:,}",
         *("" if mean is None else f"{mean:.4g}" for mean in means),
-        NOTES[column["role"]],
     ]
 
 
@@ -67,10 +67,13 @@ def _lines(summary: dict[str, Any], holed: list[dict[str, Any]], output: Path) -
     lines = []
     if len(holed) > MOST_COLUMNS:
         lines.append(f"… and {len(holed) - MOST_COLUMNS} more columns with holes.")
-    passed = [column for column in summary["columns"] if column["role"] == "passed"]
+    for role, note in NOTES.items():
+        names = [column["name"] for column in summary["columns"] if column["role"] == role]
+        if names:
+            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            lines.append(f"{note}: {', '.join(names[:MOST_NAMES])}{more}.")
     left = summary["missing"] - summary["filled"]
-    lines.append(f"Filled {summary['filled']:,} of {summary['missing']:,} missing cells.")
-    if left and passed:
-        lines.append(f"{left:,} cells stay missing, in columns that are not numbers ({len(passed)} of them).")
+    stay = f"; {left:,} stay missing, in columns that are not numbers" if left else ""
+    lines.append(f"Filled {summary['filled']:,} of {summary['missing']:,} missing cells{stay}.")
     lines.append(f"Written to {output}")
     return lines

@@ -85,11 +85,12 @@ class Frame:
 
 def _fill_series(series: nw.Series[Any], values: FloatArray, missing: BoolArray) -> nw.Series[Any]:
     """Put values into a series where it is missing, in the series' own type."""
-    fill = np.where(missing, values, 0.0)
-    whole = series.dtype.is_integer()
-    if whole:
-        fill = _whole(fill, series.dtype)
     backend = series.implementation
+    if not _is_number(series.dtype):  # nothing but nulls, of whatever type
+        return nw.new_series(series.name, values, nw.Float64, backend=backend)
+    fill = np.where(missing, values, 0.0)
+    if series.dtype.is_integer():
+        fill = _whole(fill, series.dtype)
     fills = nw.new_series(series.name, fill, backend=backend).cast(series.dtype)
     seen = nw.new_series("seen", ~missing | np.isnan(values), nw.Boolean, backend=backend)
     return series.zip_with(seen, fills)
@@ -124,7 +125,10 @@ def read_frame(given: Any, numeric: Sequence[int] | None = None) -> Frame:
         When there is no column of numbers, a column that has to be one is not, a name stands twice,
         or a number is infinite.
     """
-    native = nw.from_native(given, eager_only=True, pass_through=True)
+    try:
+        native = nw.from_native(given, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise DataError(f"Some column names stand more than once. Give each its own name. {error}") from error
     frame = _read_native(native, numeric) if isinstance(native, nw.DataFrame) else _read_array(given, numeric)
     _refuse_infinities(frame)
     return frame
@@ -135,7 +139,10 @@ def _read_array(given: Any, numeric: Sequence[int] | None) -> Frame:
     if mixed and numeric is not None and len(numeric) < given.shape[1]:
         array, places = given, list(numeric)
     else:
-        array = check_array(given, dtype="numeric", ensure_all_finite=False, estimator="the imputer")
+        try:
+            array = check_array(given, dtype="numeric", ensure_all_finite=False, estimator="the imputer")
+        except ValueError as error:
+            raise DataError(str(error)) from error
         places = list(range(array.shape[1]))
     if array.dtype == np.float16:
         array = array.astype(np.float32)
@@ -145,9 +152,6 @@ def _read_array(given: Any, numeric: Sequence[int] | None) -> Frame:
 
 def _read_native(frame: nw.DataFrame[Any], numeric: Sequence[int] | None) -> Frame:
     names = list(frame.columns)
-    if len(set(names)) < len(names):
-        twice = sorted({str(name) for name in names if names.count(name) > 1})
-        raise DataError(f"These column names stand more than once: {', '.join(twice)}. Give each its own name.")
     dtypes = [frame[:, position].dtype for position in range(len(names))]
     if not len(frame):
         raise DataError("Found a table with 0 row(s), while a minimum of 1 is required. Give a table with rows.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FORMATS", "TableFile", "format_of", "read_table", "write_table"]
+__all__ = ["FORMATS", "TableFile", "as_fitted", "format_of", "read_table", "write_table"]
 
 import csv
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from mcflow.data.files import replacing
+from mcflow.data.schema import TableSchema
 from mcflow.errors import DataError, ParameterError, did_you_mean
 
 #: File endings that can be read and written.
@@ -105,7 +106,8 @@ def _read_csv(path: Path) -> TableFile:
         raise DataError(f"{path} names these columns more than once: {', '.join(twice)}. Give each its own name.")
     texts = pyarrow.csv.read_csv(
         path,
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        # In a file of one column an empty line is a missing cell, not nothing.
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(header) > 1),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types={name: pa.string() for name in header}, strings_can_be_null=False
         ),
@@ -133,6 +135,32 @@ def _typed(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _all_whole(seen: pa.ChunkedArray) -> bool:
     return bool(pc.all(pc.match_substring_regex(seen, _WHOLE)).as_py())
+
+
+def as_fitted(source: TableFile, schema: TableSchema) -> TableFile:
+    """Read columns of whole numbers as numbers where the table of the fit had fractions.
+
+    Parameters
+    ----------
+    source : TableFile
+        A new table.
+    schema : TableSchema
+        Of the fitted imputer.
+
+    Returns
+    -------
+    TableFile
+        A CSV file does not say its types, and a few rows may happen to hold whole numbers only.
+    """
+    if source.texts is None:
+        return source
+    table = source.table
+    for column in schema.columns:
+        place = table.schema.get_field_index(str(column.name))
+        whole = place >= 0 and pa.types.is_integer(table.schema.field(place).type)
+        if whole and column.dtype.startswith("float"):
+            table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
+    return TableFile(table, source.texts)
 
 
 def write_table(path: Path, filled: pa.Table, source: TableFile) -> None:
@@ -177,5 +205,13 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _with_schema(filled: pa.Table, schema: pa.Schema) -> pa.Table:
     """Give a filled table the types and metadata of its source, for the columns both have."""
-    fields = [schema.field(n) if n in schema.names else filled.schema.field(n) for n in filled.column_names]
+    fields = [_field(filled.schema.field(name), schema) for name in filled.column_names]
     return filled.cast(pa.schema(fields, metadata=schema.metadata))
+
+
+def _field(field: pa.Field, schema: pa.Schema) -> pa.Field:
+    """Return the source's field, unless its type cannot hold the numbers that were filled in."""
+    if field.name not in schema.names:
+        return field
+    source = schema.field(field.name)
+    return field if _is_number(field.type) and not _is_number(source.type) else source

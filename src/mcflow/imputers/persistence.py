@@ -7,6 +7,7 @@ __all__ = ["load", "save"]
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import mcflow
@@ -72,7 +73,7 @@ def load(path: str | Path, *, device: str = "auto") -> MCFlowImputer:
 
 
 def _header(imputer: MCFlowImputer) -> Header:
-    parameters = {name: value for name, value in imputer.get_params().items() if name not in FORGOTTEN}
+    parameters = {name: _plain(value) for name, value in imputer.get_params().items() if name not in FORGOTTEN}
     return {
         "estimator": type(imputer).__name__,
         "mcflow": mcflow.__version__,
@@ -85,11 +86,18 @@ def _header(imputer: MCFlowImputer) -> Header:
     }
 
 
+def _plain(value: Any) -> Any:
+    """Return numpy's numbers as Python's, which JSON can hold."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _tensors(imputer: MCFlowImputer) -> dict[str, Array]:
     tensors = {name: tensor.detach().cpu().numpy() for name, tensor in stage_tensors(imputer.stages_).items()}
-    if imputer.stages_:
-        tensors |= {"low": imputer.codec_.low, "span": imputer.codec_.span, "quantiles": imputer.marginals_.quantiles}
-    return tensors
+    return tensors | {
+        "low": imputer.codec_.low,
+        "span": imputer.codec_.span,
+        "quantiles": imputer.marginals_.quantiles,
+    }
 
 
 def _build(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImputer:
@@ -99,12 +107,10 @@ def _build(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImput
     imputer.seed_ = header["seed"]
     imputer.history_ = History.from_dict(header["history"])
     imputer.n_epochs_ = len(imputer.history_.epochs)
-    imputer.stages_ = []
-    if header["n_stages"]:
-        imputer.codec_ = RangeCodec(arrays["low"], arrays["span"])
-        imputer.marginals_ = Marginals(arrays["quantiles"])
-        place = choose_device(device)
-        tensors = {name: torch.from_numpy(array).to(place) for name, array in arrays.items() if "stage." in name}
-        imputer.stages_ = stages_from(tensors, header["n_stages"], imputer.settings_)
+    imputer.codec_ = RangeCodec(arrays["low"], arrays["span"])
+    imputer.marginals_ = Marginals(arrays["quantiles"])
+    place = choose_device(device)
+    tensors = {name: torch.from_numpy(array).to(place) for name, array in arrays.items() if "stage." in name}
+    imputer.stages_ = stages_from(tensors, header["n_stages"], imputer.settings_)
     imputer._remember(TableSchema.from_dict(header["schema"]))
     return imputer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MCFlowImputer"]
+__all__ = ["MCFlowImputer", "choose_device"]
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from mcflow.config import OVERRIDES, resolve
+from mcflow.config import OVERRIDES, Settings, resolve
 from mcflow.data.codecs import RangeCodec
 from mcflow.errors import DataError, ParameterError
 from mcflow.imputers.base import TableImputer
@@ -20,6 +20,7 @@ from mcflow.random import Streams, seed_from
 from mcflow.training import Callback, Checkpointer, History, ProgressDisplay, Stage, Trainer, complete_through
 from mcflow.training.checkpoint import fingerprint
 from mcflow.training.stages import ROWS_AT_ONCE
+from mcflow.training.threads import one_thread_when_small
 from mcflow.typing import FloatArray, RandomState
 
 
@@ -38,9 +39,9 @@ class MCFlowImputer(TableImputer):
         Adam's rate (paper: 1e-4).
     likelihood_weight : float, optional
         The paper's λ, the weight of the log-density against the squared error in the loss of the latent network.
-        The paper gives no value; see the notes.
+        The paper gives no value; 1e-3 did best on cells hidden from the training rows of two tables.
     tolerance : float, optional
-        Training ends early when both losses move less than this share of their range; 0 never ends early.
+        Training ends early when both losses move by at most this share of their range; 0 never ends early.
     n_couplings : int, optional
         Affine couplings in the flow (paper: 6).
     add_indicator : bool, default=False
@@ -125,15 +126,18 @@ class MCFlowImputer(TableImputer):
         self.verbose = verbose
 
     def _fit_values(self, values: FloatArray) -> None:
-        self.settings_ = resolve(self.preset, **{name: getattr(self, name) for name in OVERRIDES})
-        self.seed_ = self._seed()
-        self.history_: History = History(ending="nothing to learn")
-        self.stages_: list[Stage] = []
+        settings = resolve(self.preset, **{name: getattr(self, name) for name in OVERRIDES})
+        seed = self._seed()
+        history, stages = History(ending="nothing to learn"), list[Stage]()
+        codec = RangeCodec.from_values(values)
+        scaled = codec.encode(values)
+        marginals = Marginals.from_values(scaled)
         if values.shape[1]:
-            self.codec_ = RangeCodec.from_values(values)
-            self.marginals_ = Marginals.from_values(self.codec_.encode(values))
-            self._train(values)
-        self.n_epochs_ = len(self.history_.epochs)
+            history, stages = self._train(scaled, marginals, settings, seed)
+        # Assigned together at the end: a fit that fails leaves an earlier one as it was.
+        self.settings_, self.seed_, self.codec_, self.marginals_ = settings, seed, codec, marginals
+        self.history_, self.stages_ = history, stages
+        self.n_epochs_ = len(history.epochs)
 
     def _seed(self) -> int:
         """Return the fit's seed: a stopped fit without a fixed one goes on with the seed it had."""
@@ -143,30 +147,31 @@ class MCFlowImputer(TableImputer):
                 return found
         return seed_from(self.random_state)
 
-    def _train(self, values: FloatArray) -> None:
-        streams = Streams(self.seed_)
-        scaled = self.codec_.encode(values)
-        rows = self.marginals_.fill(scaled, streams.fill.random(scaled.shape))
+    def _train(
+        self, scaled: FloatArray, marginals: Marginals, settings: Settings, seed: int
+    ) -> tuple[History, list[Stage]]:
+        streams = Streams(seed)
+        rows = marginals.fill(scaled, streams.fill.random(scaled.shape))
         device = choose_device(self.device)
         trainer = Trainer(
-            self.settings_,
+            settings,
             torch.from_numpy(rows).to(device, torch.float32),
-            torch.from_numpy(np.isnan(values)).to(device),
+            torch.from_numpy(np.isnan(scaled)).to(device),
             streams,
-            self._callbacks(values),
+            self._callbacks(scaled, settings, seed),
         )
         try:
-            self.stages_ = trainer.train()
+            stages = trainer.train()
         finally:
             for callback in trainer.callbacks:
                 callback.close()
-        self.history_ = trainer.history
+        return trainer.history, stages
 
-    def _callbacks(self, values: FloatArray) -> list[Callback]:
+    def _callbacks(self, scaled: FloatArray, settings: Settings, seed: int) -> list[Callback]:
         callbacks: list[Callback] = []
         if self.checkpoint_dir is not None:
-            identity = fingerprint(values, {"seed": self.seed_, "settings": self.settings_.to_dict()})
-            callbacks.append(Checkpointer(Path(self.checkpoint_dir), identity, self.seed_))
+            identity = fingerprint(scaled, {"seed": seed, "settings": settings.to_dict()})
+            callbacks.append(Checkpointer(Path(self.checkpoint_dir), identity, seed))
         if self.verbose:
             callbacks.append(ProgressDisplay())
         return callbacks
@@ -202,7 +207,7 @@ class MCFlowImputer(TableImputer):
         self._need_model()
         rows = torch.from_numpy(self.codec_.encode(self._filled(values)[:, modelled]))
         flow = self.stages_[-1].flow
-        with torch.inference_mode():
+        with torch.inference_mode(), one_thread_when_small(rows.numel()):
             parts = [flow.log_prob(part) for part in rows.to(flow.theta).split(ROWS_AT_ONCE)]
         log_density: FloatArray = torch.cat(parts).cpu().numpy().astype(np.float64)
         return log_density - self.codec_.log_volume()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Checkpointer", "fingerprint"]
+__all__ = ["Checkpointer", "capture", "fingerprint", "restore"]
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mcflow.data.files import read_tensors, write_tensors
-from mcflow.errors import CheckpointError
+from mcflow.errors import CheckpointError, OutputError
 from mcflow.training.callbacks import Callback
 from mcflow.training.history import History
 from mcflow.training.loop import Trainer
@@ -76,7 +76,12 @@ class Checkpointer(Callback):
     def on_begin(self, trainer: Trainer) -> None:
         """Go on from the last checkpoint, if there is one."""
         self._last = time.perf_counter()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"{self.path.parent} cannot be made as a folder for checkpoints: {error.strerror}. Choose another."
+            ) from error
         if self.path.is_file():
             header, tensors = read_tensors(self.path, "checkpoint")
             self._check(header)

@@ -13,6 +13,7 @@ from torch import Tensor
 from mcflow.config import Settings
 from mcflow.flows.realnvp import RealNVP
 from mcflow.latent.mapper import LatentMapper
+from mcflow.training.threads import one_thread_when_small
 
 #: Rows that go through the networks together when nothing is learned.
 ROWS_AT_ONCE = 8192
@@ -47,13 +48,12 @@ def complete(stage: Stage, rows: Tensor, missing: Tensor) -> Tensor:
     The answer is kept within the observed range of its column, [0, 1] in scaled units, as the authors' program does
     though their text does not say it: a young flow sends some rows far outside.
     """
-    with torch.inference_mode():
-        return torch.cat([_complete(stage, r, m) for r, m in _batches(rows, missing)])
+    return complete_through([stage], rows, missing)
 
 
 def complete_through(stages: Sequence[Stage], rows: Tensor, missing: Tensor) -> Tensor:
     """Fill the missing cells by every stage in turn, first to last; see `complete`."""
-    with torch.inference_mode():
+    with torch.inference_mode(), one_thread_when_small(rows.numel()):
         return torch.cat([_through(stages, r, m) for r, m in _batches(rows, missing)])
 
 

@@ -1,0 +1,240 @@
+"""The command line: files in, files out, one line for an error, nothing written by half."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mcflow import MCFlowImputer, load
+from mcflow.cli.app import main
+
+QUICK = ["--max-epochs", "2"]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 3)).round(3), columns=["a", "b", "c"])
+    frame["n"] = rng.integers(0, 50, 60).astype(str)
+    frame["zip"] = [f"0{k:04d}" for k in range(60)]
+    frame["word"] = ["x, y", 'say "z"', None] * 20
+    frame.loc[::5, "a"] = None
+    frame.loc[::7, "n"] = None
+    frame.to_csv(tmp_path / "in.csv", index=False)
+    return tmp_path / "in.csv"
+
+
+def cells(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def test_impute_fills_numbers_and_leaves_every_other_cell_as_it_stood(source, capsys) -> None:
+    output = source.with_name("out.csv")
+    assert main(["impute", str(source), "-o", str(output), *QUICK]) == 0
+    before, after = cells(source), cells(output)
+    assert list(before.columns) == list(after.columns)
+    for name in before:
+        seen = before[name] != ""
+        assert (before[name][seen] == after[name][seen]).all()
+        if name not in ("word", "zip"):
+            assert pd.to_numeric(after[name]).notna().all()
+    assert (after["word"] == before["word"]).all()
+    assert after["n"].str.fullmatch(r"\d+").all(), "whole numbers stay whole, without .0"
+    said = capsys.readouterr()
+    assert "Filled 21 of 41 missing cells; 20 stay missing" in said.out
+    assert "passed through untouched: zip, word." in said.out
+    assert "trained 2 epochs" in said.err
+
+
+def test_result_equals_the_python_interface(source) -> None:
+    output = source.with_name("out.csv")
+    assert main(["impute", str(source), "-o", str(output), "--seed", "3", *QUICK]) == 0
+    frame = pd.read_csv(source, dtype={"zip": str})
+    expected = MCFlowImputer(max_epochs=2, random_state=3).fit_transform(frame)
+    np.testing.assert_array_equal(pd.read_csv(output)["a"], expected["a"])
+
+
+def test_parquet_keeps_schema_and_metadata(tmp_path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table(
+        {
+            "x": pa.array([1.0, None, 3.0, 4.5], pa.float32()),
+            "k": pa.array([1, 2, None, 9], pa.int16()),
+            "s": list("abcd"),
+        }
+    ).replace_schema_metadata({"who": "me"})
+    pq.write_table(table, tmp_path / "in.parquet")
+    assert main(["impute", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.pq"), "-q", *QUICK]) == 0
+    filled = pq.read_table(tmp_path / "out.pq")
+    assert filled.schema.equals(table.schema, check_metadata=True)
+    assert filled.column("x").null_count == filled.column("k").null_count == 0
+    assert filled.column("k").to_pylist()[:2] == [1, 2]
+
+
+def test_formats_convert_into_each_other(source) -> None:
+    parquet, back = source.with_name("out.parquet"), source.with_name("back.csv")
+    assert main(["impute", str(source), "-o", str(parquet), "-q", *QUICK]) == 0
+    assert main(["impute", str(parquet), "-o", str(back), "-q", *QUICK]) == 0
+    np.testing.assert_array_equal(pd.read_csv(back)["a"], pd.read_parquet(parquet)["a"])
+
+
+def test_fit_then_impute_with_the_model_never_refits(source, tmp_path, capsys) -> None:
+    model, output = tmp_path / "model.mcflow", tmp_path / "out.csv"
+    assert main(["fit", str(source), "-o", str(model), *QUICK]) == 0
+    assert "Model written to" in capsys.readouterr().out
+    assert main(["impute", str(source), "-o", str(output), "--model", str(model)]) == 0
+    assert "trained" not in capsys.readouterr().err
+    direct = tmp_path / "direct.csv"
+    assert main(["impute", str(source), "-o", str(direct), "--save", str(tmp_path / "second.mcflow"), *QUICK]) == 0
+    assert output.read_bytes() == direct.read_bytes()
+    assert load(tmp_path / "second.mcflow").n_epochs_ == 2
+
+
+def test_new_rows_of_whole_numbers_get_fractions_where_the_fit_had_them(source, tmp_path) -> None:
+    model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / "out.csv"
+    assert main(["fit", str(source), "-o", str(model), "-q", *QUICK]) == 0
+    new.write_text("a,b,c,n,zip,word\n1,2,,3,01,x\n2,,1,,02,y\n,1,1,1,03,z\n")
+    assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 0
+    filled = cells(output)
+    assert "." in filled["a"][2]
+    assert filled["n"].str.fullmatch(r"-?\d+").all()
+    assert list(filled["b"][[0, 2]]) == ["2", "1"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_column_without_a_value_in_new_rows_is_filled(source, tmp_path, ending) -> None:
+    model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / f"out.{ending}"
+    assert main(["fit", str(source), "-o", str(model), "-q", *QUICK]) == 0
+    new.write_text("a,b,c,n,zip,word\n,2,0.5,3,01,x\n,1,0.25,4,02,y\n")
+    assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 0
+    filled = pd.read_csv(output) if ending == "csv" else pd.read_parquet(output)
+    assert filled["a"].dtype == float
+    assert filled["a"].notna().all()
+
+
+def test_quiet_prints_nothing(source, capsys) -> None:
+    assert main(["impute", str(source), "-o", str(source.with_name("out.csv")), "--quiet", *QUICK]) == 0
+    said = capsys.readouterr()
+    assert said.out == said.err == ""
+
+
+def test_column_without_a_value_is_filled_with_zero_and_said(tmp_path, capsys) -> None:
+    pd.DataFrame({"a": [1.0, None, 3.0], "e": np.full(3, np.nan)}).to_parquet(tmp_path / "in.parquet")
+    assert main(["impute", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.csv"), *QUICK]) == 0
+    assert "No observed value, filled with 0: e." in capsys.readouterr().out
+    assert (pd.read_csv(tmp_path / "out.csv")["e"] == 0).all()
+
+
+def test_checkpoint_folder_is_used(source, tmp_path) -> None:
+    folder = tmp_path / "state"
+    arguments = ["impute", str(source), "-o", str(tmp_path / "out.csv"), "-q", "--checkpoint-dir", str(folder), *QUICK]
+    assert main(arguments) == 0
+    assert (folder / "fit.checkpoint").is_file()
+
+
+BAD = {
+    "no such file": (["impute", "nothing.csv", "-o", "out.csv"], 3, "There is no file nothing.csv"),
+    "unknown ending": (["impute", "in.csv", "-o", "out.parqet"], 2, "Did you mean '.parquet'"),
+    "input of unknown ending": (["impute", "in.xls", "-o", "out.csv"], 2, "has to end in one of"),
+    "output without a folder": (["impute", "in.csv", "-o", "no/such/out.csv"], 4, "is not a folder"),
+    "output is the input": (["impute", "in.csv", "-o", "in.csv"], 4, "given twice"),
+    "output is the model": (["impute", "in.csv", "-o", "out.csv", "--save", "out.csv"], 4, "given twice"),
+    "preset with a slip": (["impute", "in.csv", "-o", "out.csv", "--preset", "papr"], 2, "Did you mean 'paper'"),
+    "epochs out of range": (["impute", "in.csv", "-o", "out.csv", "--max-epochs", "0"], 2, "max_epochs is 0"),
+    "model that is not one": (["impute", "in.csv", "-o", "out.csv", "--model", "in.csv"], 3, "is not a model"),
+    "no numbers": (["impute", "text.csv", "-o", "out.csv"], 3, "None of the 2 columns holds numbers"),
+    "ragged rows": (["impute", "ragged.csv", "-o", "out.csv"], 3, "cannot be read as csv"),
+    "empty file": (["impute", "empty.csv", "-o", "out.csv"], 3, "is empty"),
+    "header alone": (["impute", "header.csv", "-o", "out.csv"], 3, "0 row"),
+    "names twice": (["impute", "twice.csv", "-o", "out.csv"], 3, "more than once: a"),
+    "not parquet": (["impute", "fake.parquet", "-o", "out.csv"], 3, "cannot be read as parquet"),
+    "not text": (["impute", "binary.csv", "-o", "out.csv"], 3, "cannot be read as csv"),
+    "infinity": (["impute", "infinite.csv", "-o", "out.csv"], 3, "infinite values"),
+    "flags with a model": (
+        ["impute", "in.csv", "-o", "out.csv", "--model", "m", "--seed", "3"],
+        2,
+        "--seed has no effect",
+    ),
+    "checkpoints in a file": (["impute", "in.csv", "-o", "out.csv", "--checkpoint-dir", "in.csv"], 4, "checkpoints"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_ends_in_one_line_and_nothing_written(source, tmp_path, monkeypatch, capsys, case) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "text.csv": "p,q\nx,y\nu,v\n",
+        "ragged.csv": "p,q\n1,2\n1,2,3\n",
+        "empty.csv": "",
+        "header.csv": "p,q\n",
+        "twice.csv": "a,a\n1,2\n",
+        "fake.parquet": "no",
+        "infinite.csv": "p,q\n1,2\ninf,3\n",
+        "in.xls": "",
+    }
+    for name, text in files.items():
+        Path(name).write_text(text)
+    Path("binary.csv").write_bytes(b"a,b\n\xff\xfe\x00,1\n")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    arguments, code, words = BAD[case]
+    assert main(arguments) == code
+    said = capsys.readouterr().err
+    assert words in said.replace("\n", " ")
+    assert "Traceback" not in said
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_unknown_flag_and_missing_output_are_wrong_usage(source, capsys) -> None:
+    assert main(["impute", str(source), "--outptu", "x.csv"]) == 2
+    assert main(["impute", str(source)]) == 2
+    assert "--output" in capsys.readouterr().err
+
+
+def test_interrupt_ends_with_130_and_a_hint(source, monkeypatch, capsys) -> None:
+    def stop(self, X):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MCFlowImputer, "fit", stop)
+    output = source.with_name("out.csv")
+    assert main(["impute", str(source), "-o", str(output)]) == 130
+    assert "--checkpoint-dir" in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_demo_fills_the_table_that_ships_with_the_package(tmp_path, capsys) -> None:
+    output = tmp_path / "filled.parquet"
+    assert main(["demo", "-o", str(output), "--max-epochs", "2"]) == 0
+    filled = pd.read_parquet(output)
+    assert filled.shape == (5265, 42)
+    assert not filled.select_dtypes("number").isna().any().any()
+    assert "passed through" in capsys.readouterr().out
+
+
+def test_help_lists_the_commands_without_importing_torch() -> None:
+    script = (
+        "import sys; from mcflow.cli.app import main; code = main(['--help']); "
+        "heavy = {'torch', 'sklearn', 'pyarrow', 'pandas', 'numpy'} & set(sys.modules); "
+        "sys.exit(code or (f'imported {heavy}' if heavy else 0))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for command in ("impute", "fit", "demo"):
+        assert command in done.stdout
+
+
+def test_module_runs_as_a_program_and_tells_its_version() -> None:
+    import mcflow
+
+    done = subprocess.run([sys.executable, "-m", "mcflow", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == mcflow.__version__
+    failed = subprocess.run(
+        [sys.executable, "-m", "mcflow", "impute", "no.csv", "-o", "x.csv"], capture_output=True, check=False
+    )
+    assert failed.returncode == 3

@@ -1,0 +1,154 @@
+"""Bad input gets an error that says what was given, what is allowed and what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from mcflow import MCFlowImputer
+from mcflow.errors import DataError, McflowError, ParameterError
+
+PARAMETERS = {
+    "preset": ("papr", "Did you mean 'paper'"),
+    "max_epochs": (0, "whole number of at least 1"),
+    "batch_size": (2.5, "batch_size is 2.5"),
+    "learning_rate": (0.0, "above 0"),
+    "likelihood_weight": (-1.0, "at least 0"),
+    "tolerance": (2.0, "at most 1"),
+    "n_couplings": (0, "n_couplings is 0"),
+    "add_indicator": ("yes", "one of True, False"),
+    "keep_empty_features": (2, "keep_empty_features is 2"),
+    "device": ("gpu", "'auto', 'cpu', 'cuda', 'mps'"),
+    "verbose": ("loud", "verbose is 'loud'"),
+    "random_state": (-1, "at least 0"),
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameter_out_of_range_is_named_with_what_is_allowed(table, name) -> None:
+    value, words = PARAMETERS[name]
+    with pytest.raises(ParameterError) as caught:
+        MCFlowImputer(**{"max_epochs": 1} | {name: value}).fit(table)
+    assert name in str(caught.value)
+    assert words in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("value", [True, float("nan"), float("inf"), "8", None])
+def test_numbers_have_to_be_numbers(table, value) -> None:
+    imputer = MCFlowImputer(max_epochs=1, learning_rate=value)
+    if value is None:
+        imputer.fit(table)
+    else:
+        with pytest.raises(ParameterError, match="learning_rate"):
+            imputer.fit(table)
+
+
+def test_device_that_is_not_there_is_refused(table) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    with pytest.raises(ParameterError, match="does not have"):
+        MCFlowImputer(device="cuda:7", max_epochs=1).fit(table)
+
+
+@pytest.mark.parametrize("make", [np.asarray, lambda rows: pd.DataFrame(rows, columns=list("abcd")), pl.DataFrame])
+def test_infinities_are_counted_by_column(table, make) -> None:
+    rows = table.copy()
+    rows[[1, 2, 5], 2] = [np.inf, -np.inf, np.inf]
+    with pytest.raises(DataError, match=r"\(3\).*replace infinities by NaN"):
+        MCFlowImputer(max_epochs=1).fit(make(rows))
+
+
+def test_infinities_at_transform_are_refused(fitted) -> None:
+    with pytest.raises(DataError, match="inf"):
+        fitted.transform(np.full((1, 4), np.inf))
+
+
+def test_no_rows_are_refused(table) -> None:
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        MCFlowImputer().fit(table[:0])
+    with pytest.raises(DataError, match=r"0 row\(s\)"):
+        MCFlowImputer().fit(pd.DataFrame(table, columns=list("abcd"))[:0])
+
+
+def test_frame_without_a_number_is_refused() -> None:
+    with pytest.raises(DataError, match="None of the 2 columns holds numbers"):
+        MCFlowImputer().fit(pd.DataFrame({"a": ["x", "y"], "b": ["u", None]}))
+
+
+def test_text_array_is_refused() -> None:
+    with pytest.raises(ValueError, match="could not convert"):
+        MCFlowImputer().fit(np.array([["x", "y"]], dtype=object))
+
+
+@pytest.mark.filterwarnings("ignore:Skipping features")
+def test_table_without_an_observed_number_is_refused() -> None:
+    with pytest.raises(DataError, match="nothing to learn"):
+        MCFlowImputer().fit(np.full((5, 2), np.nan))
+
+
+def test_column_names_that_stand_twice_are_refused(table) -> None:
+    with pytest.raises(McflowError, match="more than once"):
+        MCFlowImputer(max_epochs=1).fit(pd.DataFrame(table, columns=["a", "b", "a", "c"]))
+
+
+def test_range_that_no_float_can_hold_is_refused() -> None:
+    with pytest.raises(DataError, match="Divide the column"):
+        MCFlowImputer(max_epochs=1).fit(np.array([[1e308, 1.0], [-1e308, 2.0]]))
+
+
+def test_other_columns_are_listed_missing_and_new(table) -> None:
+    frame = pd.DataFrame(table, columns=list("abcd"))
+    imputer = MCFlowImputer(max_epochs=1).fit(frame)
+    with pytest.raises(DataError) as caught:
+        imputer.transform(frame.rename(columns={"c": "other"}))
+    text = str(caught.value)
+    assert "unseen at fit time:\n- other" in text
+    assert "yet now missing:\n- c" in text
+    with pytest.raises(DataError, match="yet now missing:\n- d"):
+        imputer.transform(frame.drop(columns="d"))
+    with pytest.raises(DataError, match="unseen at fit time:\n- more"):
+        imputer.transform(frame.assign(more=1.0))
+    with pytest.raises(DataError, match="same order"):
+        imputer.transform(frame[list("dcba")])
+
+
+def test_long_lists_of_columns_are_cut(table) -> None:
+    wide = pd.DataFrame(np.hstack([table] * 3), columns=[f"c{k}" for k in range(12)])
+    imputer = MCFlowImputer(max_epochs=1).fit(wide)
+    with pytest.raises(DataError, match="and 4 more"):
+        imputer.transform(wide.iloc[:, :3])
+
+
+def test_other_number_of_columns_is_refused(fitted, table) -> None:
+    with pytest.raises(DataError, match="X has 3 features, but MCFlowImputer is expecting 4"):
+        fitted.transform(table[:, :3])
+
+
+def test_number_column_that_became_text_is_named(table) -> None:
+    frame = pd.DataFrame(table, columns=list("abcd"))
+    imputer = MCFlowImputer(max_epochs=1).fit(frame)
+    with pytest.raises(DataError, match="'b' held numbers at fit"):
+        imputer.transform(frame.assign(b="x"))
+
+
+def test_not_fitted_is_said() -> None:
+    from sklearn.exceptions import NotFittedError
+
+    for call in ("transform", "score_samples"):
+        with pytest.raises(NotFittedError):
+            getattr(MCFlowImputer(), call)(np.ones((2, 2)))
+    with pytest.raises(NotFittedError):
+        MCFlowImputer().sample(2)
+    with pytest.raises(NotFittedError):
+        MCFlowImputer().save("model.mcflow")
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "3"])
+def test_number_of_samples_is_checked(fitted, count) -> None:
+    with pytest.raises(ParameterError, match="n_samples"):
+        fitted.sample(count)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 # Tests that measure real tables look for them here; they are skipped when it is empty.
 export MCFLOW_DATA ?=
 
@@ -51,8 +51,9 @@ format: $(STAMP)-dev ## put the code into the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-speed: $(STAMP)-dev ## measure speed, and write speed/results/
+speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and docs/performance.md
 	$(BIN)/python speed/epoch.py
+	$(BIN)/python speed/letter.py || test -z "$(MCFLOW_DATA)"
 
 docs: $(STAMP)-docs ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

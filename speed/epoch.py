@@ -9,9 +9,7 @@ Writes speed/results/epoch.json.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import time
 from pathlib import Path
@@ -22,15 +20,13 @@ import torch
 
 from mcflow.config import resolve
 from mcflow.data.codecs import RangeCodec
-from mcflow.data.files import replacing
 from mcflow.masks import Marginals
 from mcflow.random import Streams
 from mcflow.training import Trainer
 from mcflow.training.objectives import gradients, seen_weights
 from mcflow.training.threads import one_thread_when_small
 from plain import PlainTrainer
-
-RESULTS = Path(__file__).parent / "results"
+from results import environment, write
 
 
 def letter() -> tuple[np.ndarray[Any, Any], str]:
@@ -43,7 +39,7 @@ def letter() -> tuple[np.ndarray[Any, Any], str]:
         table = pq.read_table(path)
         columns = [c for c in table.column_names if c != "lettr"]
         values = np.column_stack([table.column(c).to_numpy().astype(float) for c in columns])[:16000]
-        name = "letter"
+        name = "Letter"
     else:
         values, name = rng.integers(0, 16, size=(16000, 16)).astype(float), "random numbers of Letter's shape"
     values[rng.random(values.shape) < 0.2] = np.nan
@@ -103,7 +99,7 @@ def main() -> None:
     trainer, plain = pair(values)
     fast_epoch(trainer)
     times = [(fast_epoch(trainer), plain_epoch(plain, trainer)) for _ in range(options.rounds)]
-    result = {
+    result: dict[str, Any] = {
         "data": name,
         "rows": values.shape[0],
         "columns": values.shape[1],
@@ -112,15 +108,8 @@ def main() -> None:
         "times_faster": round(statistics.median(t[1] / t[0] for t in times), 2),
         "largest_loss_difference_50_steps": float(f"{worst:.2g}"),
         "rounds": options.rounds,
-        "threads": options.threads,
-        "load": [round(x, 2) for x in os.getloadavg()],
-        "torch": torch.__version__,
-        "python": platform.python_version(),
     }
-    RESULTS.mkdir(exist_ok=True)
-    with replacing(RESULTS / "epoch.json") as temporary:
-        temporary.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
+    write("epoch", result | environment())
 
 
 if __name__ == "__main__":

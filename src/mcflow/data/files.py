@@ -73,6 +73,8 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(handle.fileno())
         temporary.replace(path)
     except OSError as error:
+        if error.filename not in (None, str(temporary)):
+            raise
         raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["SLOPE", "NetworkBatch"]
+__all__ = ["SLOPE", "FlatModule", "NetworkBatch"]
 
 import itertools
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 SLOPE = 0.01
@@ -129,3 +130,48 @@ class NetworkBatch:
             if layer > 0:
                 gradient = torch.ops.aten.leaky_relu_backward(gradient, read, SLOPE, True)
         return gradient.sum(0) if self.n_networks > 1 else gradient[0]
+
+
+class FlatModule(nn.Module):
+    """A module whose networks take all their weights from one vector.
+
+    Parameters
+    ----------
+    batches : sequence of NetworkBatch
+        The networks, in the order in which their weights stand in the vector.
+
+    Attributes
+    ----------
+    flat : Parameter of shape (n_weights,)
+        All weights, zero until they are drawn.
+    gradient : Tensor of shape (n_weights,)
+        Where a backward pass leaves the gradient by `flat`.
+    """
+
+    flat: nn.Parameter
+    gradient: Tensor
+
+    def __init__(self, batches: Sequence[NetworkBatch]) -> None:
+        super().__init__()
+        self._batches = list(batches)
+        self.flat = nn.Parameter(torch.zeros(sum(batch.n_weights for batch in self._batches)))
+        self._bind()
+
+    def _bind(self) -> None:
+        """Take the views of weights and gradients."""
+        weights = self.flat.detach()
+        self.gradient = torch.zeros_like(weights)
+        sizes = [batch.n_weights for batch in self._batches]
+        for batch, part, place in zip(self._batches, weights.split(sizes), self.gradient.split(sizes), strict=True):
+            batch.bind(part, place)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow a move to another device or type: the views have to be taken again."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._bind()
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the views again after a copy or an unpickling."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._bind()

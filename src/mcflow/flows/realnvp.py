@@ -7,13 +7,14 @@ __all__ = ["Pass", "RealNVP", "draw_masks"]
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from mcflow.flows.coupling import AffineCoupling, CouplingTape
+from mcflow.flows.networks import FlatModule
 
 Halves = tuple[Tensor, Tensor]
 
@@ -61,7 +62,7 @@ def draw_masks(n_couplings: int, n_columns: int, generator: torch.Generator) -> 
     return torch.stack(rows[:n_couplings])
 
 
-class RealNVP(nn.Module):
+class RealNVP(FlatModule):
     r"""The flow G: an invertible map g from data to a standard normal latent space.
 
     .. math:: \log p_X(x) = \log N(g(x); 0, I) + \log \left|\det \partial g(x) / \partial x^T\right|
@@ -94,21 +95,26 @@ class RealNVP(nn.Module):
     """
 
     masks: Tensor
-    theta: nn.Parameter
 
     def __init__(
         self, masks: Tensor, width: int | None = None, n_layers: int = 4, generator: torch.Generator | None = None
     ) -> None:
-        super().__init__()
-        self.n_columns = masks.shape[1]
-        self.register_buffer("masks", masks.to(torch.bool))
+        n_columns = masks.shape[1]
         kept = [int(row.sum()) for row in masks]
-        hidden = self.n_columns if width is None else width
-        self.couplings = [AffineCoupling(k, self.n_columns - k, hidden, n_layers) for k in kept]
-        self.theta = nn.Parameter(torch.zeros(sum(c.networks.n_weights for c in self.couplings)))
-        self._bind()
+        hidden = n_columns if width is None else width
+        couplings = [AffineCoupling(k, n_columns - k, hidden, n_layers) for k in kept]
+        super().__init__([coupling.networks for coupling in couplings])
+        self.couplings = couplings
+        self.n_columns = n_columns
+        self.register_buffer("masks", masks.to(torch.bool))
+        self._route()
         if generator is not None:
             self.reset(generator)
+
+    @property
+    def theta(self) -> nn.Parameter:
+        """All weights, the paper's θ."""
+        return self.flat
 
     def reset(self, generator: torch.Generator) -> None:
         """Draw all weights anew, each layer as `torch.nn.Linear` with the table's width as inputs would."""
@@ -116,25 +122,11 @@ class RealNVP(nn.Module):
             for coupling in self.couplings:
                 coupling.networks.reset(generator, fan_in=self.n_columns)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RealNVP:
-        """Follow a move to another device or type: the views have to be taken again."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._bind()
-        return self
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the views again after a copy or an unpickling."""
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._bind()
-
-    def _bind(self) -> None:
-        flat = self.theta.detach()
-        self.gradient = torch.zeros_like(flat)
-        sizes = [c.networks.n_weights for c in self.couplings]
-        parts = zip(self.couplings, flat.split(sizes), self.gradient.split(sizes), strict=True)
-        for coupling, weights, gradient in parts:
-            coupling.networks.bind(weights, gradient)
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow a move to another device: the routes have to be there too."""
+        super()._apply(fn, recurse)
         self._route()
+        return self
 
     def _route(self) -> None:
         """Prepare how columns change places before, between and after the couplings."""

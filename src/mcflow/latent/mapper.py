@@ -4,17 +4,16 @@ from __future__ import annotations
 
 __all__ = ["LatentMapper"]
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from mcflow.flows.networks import NetworkBatch
+from mcflow.flows.networks import FlatModule, NetworkBatch
 
 
-class LatentMapper(nn.Module):
+class LatentMapper(FlatModule):
     r"""The network H, :math:`\hat z = h_\phi(\dot z)`: linear layers of the data's width, LeakyReLU between.
 
     Parameters
@@ -33,31 +32,17 @@ class LatentMapper(nn.Module):
     torch.Size([2, 3])
     """
 
-    phi: nn.Parameter
-
     def __init__(self, n_columns: int, n_layers: int = 5, generator: torch.Generator | None = None) -> None:
-        super().__init__()
         self.network = NetworkBatch(1, [n_columns] * (n_layers + 1))
-        self.phi = nn.Parameter(torch.zeros(self.network.n_weights))
-        self._bind()
+        super().__init__([self.network])
         if generator is not None:
             with torch.no_grad():
                 self.network.reset(generator)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LatentMapper:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._bind()
-        return self
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the views again after a copy or an unpickling."""
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._bind()
-
-    def _bind(self) -> None:
-        flat = self.phi.detach()
-        self.gradient = torch.zeros_like(flat)
-        self.network.bind(flat, self.gradient)
+    @property
+    def phi(self) -> nn.Parameter:
+        """All weights, the paper's φ."""
+        return self.flat
 
     def run(self, z: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Map latent points outside autograd; the second result is what `run_back` needs."""

@@ -54,6 +54,7 @@ format: $(STAMP)-dev ## put the code into the house format
 speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and docs/performance.md
 	$(BIN)/python speed/epoch.py
 	$(BIN)/python speed/letter.py || test -z "$(MCFLOW_DATA)"
+	$(BIN)/python speed/adult.py || test -z "$(MCFLOW_DATA)"
 
 docs: $(STAMP)-docs ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

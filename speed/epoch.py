@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from mcflow.config import resolve
-from mcflow.data.codecs import RangeCodec
 from mcflow.masks import Marginals
 from mcflow.random import Streams
 from mcflow.training import Trainer
@@ -49,7 +48,7 @@ def letter() -> tuple[np.ndarray[Any, Any], str]:
 def pair(values: np.ndarray[Any, Any]) -> tuple[Trainer, PlainTrainer]:
     settings = resolve("paper")
     streams = Streams(0)
-    scaled = RangeCodec.from_values(values).encode(values)
+    scaled = (values - np.nanmin(values, axis=0)) / (np.nanmax(values, axis=0) - np.nanmin(values, axis=0))
     rows = Marginals.from_values(scaled).fill(scaled, streams.fill.random(scaled.shape))
     trainer = Trainer(settings, torch.from_numpy(rows).float(), torch.from_numpy(np.isnan(values)), streams)
     train = settings.train

@@ -76,11 +76,19 @@ def _letter(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _adult(result: dict[str, Any]) -> str:
+    lines = [f"{result['data']}; share of wrong levels ({_under(result)}):", ""]
+    lines += ["| column | mcflow, preset paper | commonest level |", "|---|---|---|"]
+    for name, found in result["columns"].items():
+        lines.append(f"| {name} | {found['error']:.4f} | {found['commonest_level_error']:.4f} |")
+    return "\n".join([*lines, "", f"Mean of the ratios: {result['mean_ratio']:.3f}."])
+
+
 def _under(result: dict[str, Any]) -> str:
     return f"{result['machine']}, {result['threads']} threads, load {result['load'][0]:.1f}, torch {result['torch']}"
 
 
-RENDER = {"epoch": _epoch, "letter": _letter}
+RENDER = {"epoch": _epoch, "letter": _letter, "adult": _adult}
 
 
 if __name__ == "__main__":

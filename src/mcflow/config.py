@@ -6,6 +6,7 @@ __all__ = [
     "CONSTRAINTS",
     "OVERRIDES",
     "PRESETS",
+    "DataConfig",
     "FlowConfig",
     "Interval",
     "LatentConfig",
@@ -84,9 +85,24 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """A preset: the flow, the latent network and the training together."""
+class DataConfig:
+    """How cells become the networks' numbers.
 
+    Parameters
+    ----------
+    scaling : str
+        "range": columns of numbers by their observed minimum and maximum, as in the paper; "auto": columns with heavy
+        tails, outliers or many equal values by rank.
+    """
+
+    scaling: str = "range"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A preset: the data, the flow, the latent network and the training together."""
+
+    data: DataConfig = field(default_factory=DataConfig)
     flow: FlowConfig = field(default_factory=FlowConfig)
     latent: LatentConfig = field(default_factory=LatentConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -98,7 +114,8 @@ class Settings:
     @classmethod
     def from_dict(cls, given: dict[str, dict[str, Any]]) -> Settings:
         """Build settings from what `to_dict` returned."""
-        return cls(FlowConfig(**given["flow"]), LatentConfig(**given["latent"]), TrainConfig(**given["train"]))
+        parts = {"data": DataConfig, "flow": FlowConfig, "latent": LatentConfig, "train": TrainConfig}
+        return cls(**{name: part(**given[name]) for name, part in parts.items()})
 
 
 #: The settings to start from, by name.
@@ -112,6 +129,7 @@ OVERRIDES: dict[str, str] = {
     "likelihood_weight": "train",
     "tolerance": "train",
     "n_couplings": "flow",
+    "scaling": "data",
 }
 
 
@@ -168,6 +186,9 @@ CONSTRAINTS: dict[str, Interval | Options] = {
     "likelihood_weight": Interval(float, 0, optional=True),
     "tolerance": Interval(float, 0, 1, optional=True),
     "n_couplings": Interval(int, 1, 256, optional=True),
+    "scaling": Options((None, "range", "auto")),
+    "unseen": Options(("error", "missing")),
+    "restore_integers": Options((True, False)),
     "add_indicator": Options((True, False)),
     "keep_empty_features": Options((True, False)),
     "verbose": Options((True, False, 0, 1)),

@@ -6,6 +6,7 @@ __all__ = [
     "CheckpointError",
     "DataError",
     "McflowError",
+    "McflowWarning",
     "MissingExtraError",
     "ModelFileError",
     "OutputError",
@@ -48,6 +49,10 @@ class OutputError(McflowError, OSError):
 
 class MissingExtraError(McflowError, ImportError):
     """An optional dependency that is not installed."""
+
+
+class McflowWarning(UserWarning):
+    """Something that works, but perhaps not as the caller means."""
 
 
 def did_you_mean(given: object, allowed: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ def source(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(60, 3)).round(3), columns=["a", "b", "c"])
     frame["n"] = rng.integers(0, 50, 60).astype(str)
-    frame["zip"] = [f"0{k:04d}" for k in range(60)]
+    frame["zip"] = [f"0{k % 9:04d}" for k in range(60)]
     frame["word"] = ["x, y", 'say "z"', None] * 20
     frame.loc[::5, "a"] = None
     frame.loc[::7, "n"] = None
@@ -33,7 +33,7 @@ def cells(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype=str, keep_default_na=False)
 
 
-def test_impute_fills_numbers_and_leaves_every_other_cell_as_it_stood(source, capsys) -> None:
+def test_impute_fills_holes_and_leaves_every_other_cell_as_it_stood(source, capsys) -> None:
     output = source.with_name("out.csv")
     assert main(["impute", str(source), "-o", str(output), *QUICK]) == 0
     before, after = cells(source), cells(output)
@@ -41,14 +41,80 @@ def test_impute_fills_numbers_and_leaves_every_other_cell_as_it_stood(source, ca
     for name in before:
         seen = before[name] != ""
         assert (before[name][seen] == after[name][seen]).all()
-        if name not in ("word", "zip"):
-            assert pd.to_numeric(after[name]).notna().all()
-    assert (after["word"] == before["word"]).all()
+        assert (after[name] != "").all()
+    assert set(after["word"]) == {"x, y", 'say "z"'}
     assert after["n"].str.fullmatch(r"\d+").all(), "whole numbers stay whole, without .0"
     said = capsys.readouterr()
-    assert "Filled 21 of 41 missing cells; 20 stay missing" in said.out
-    assert "passed through untouched: zip, word." in said.out
+    assert "Filled 41 of 41 missing cells." in said.out
     assert "trained 2 epochs" in said.err
+
+
+@pytest.mark.filterwarnings("default::mcflow.errors.McflowWarning")
+def test_identifiers_and_long_texts_are_left_alone_and_said(tmp_path, capsys) -> None:
+    rows = [f"{k},K{k:03d},{k * 7 % 5}" for k in range(40)]
+    (tmp_path / "in.csv").write_text("row,key,x\n" + "\n".join([*rows, ",,"]) + "\n")
+    assert main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"), *QUICK]) == 0
+    said = capsys.readouterr()
+    assert "Column 'key' holds 40 different texts" in said.err
+    assert "Looks like an identifier, left alone: key." in said.out
+    assert "1 stay missing, in columns that are left alone" in said.out
+    assert cells(tmp_path / "out.csv")["key"].iloc[-1] == ""
+
+
+def test_flags_say_what_columns_are(source, tmp_path) -> None:
+    model = tmp_path / "m.mcflow"
+    flags = ["--kind", "n=category", "--role", "b=outcome", "--bounds", "a=-9:9", "--bounds", "c=-9:"]
+    assert main(["fit", str(source), "-o", str(model), "-q", *QUICK, *flags, "--rule", "a <= c"]) == 0
+    imputer = load(model)
+    columns = {column.name: column for column in imputer.schema_.columns}
+    assert columns["n"].kind == "category"
+    assert columns["b"].role == "outcome"
+    assert [str(rule) for rule in imputer.constraints_.rules] == ["a <= c"]
+    place = imputer.constraints_.names.index("a")
+    assert (imputer.constraints_.low[place], imputer.constraints_.high[place]) == (-9, 9)
+
+
+def test_unseen_level_is_named_or_taken_as_missing(source, tmp_path, capsys) -> None:
+    model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / "out.csv"
+    assert main(["fit", str(source), "-o", str(model), "-q", *QUICK]) == 0
+    new.write_text("a,b,c,n,zip,word\n0.5,2,0.5,3,00001,other\n0.25,1,0.25,4,00001,\n")
+    assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 3
+    assert "'word' holds levels that the fit did not see: 'other'" in capsys.readouterr().err
+    assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model), "--unseen", "missing"]) == 0
+    assert cells(output)["word"][0] == "other", "an observed cell is never changed"
+    assert cells(output)["word"][1] in {"x, y", 'say "z"'}
+
+
+def test_check_says_how_a_file_differs(source, tmp_path, capsys) -> None:
+    model, new = tmp_path / "m.mcflow", tmp_path / "new.csv"
+    assert main(["fit", str(source), "-o", str(model), "-q", *QUICK]) == 0
+    assert main(["check", str(source), "--model", str(model)]) == 0
+    assert "like the one of the fit" in capsys.readouterr().out
+    new.write_text("a,b,n,zip,word\n99,2,3,00001,other\n")
+    assert main(["check", str(new), "--model", str(model)]) == 3
+    said = capsys.readouterr().out
+    assert "! Column 'c' of the fit is not there" in said
+    assert "- Column 'a' has 1 values outside" in said
+    assert "! Column 'word' has levels that the fit did not see: 'other'" in said
+
+
+def test_standard_input_and_output_are_files_too(source) -> None:
+    command = [sys.executable, "-m", "mcflow", "impute", "-", "-o", "-", *QUICK]
+    done = subprocess.run(command, input=source.read_bytes(), capture_output=True, check=True)
+    output = source.with_name("out.csv")
+    assert main(["impute", str(source), "-o", str(output), "-q", *QUICK]) == 0
+    assert done.stdout == output.read_bytes()
+    assert b"Written to standard output" in done.stderr
+
+
+def test_compressed_file_comes_back_compressed(source, tmp_path) -> None:
+    import gzip
+
+    packed, output = tmp_path / "in.csv.gz", tmp_path / "out.csv.gz"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    assert main(["impute", str(packed), "-o", str(output), "-q", *QUICK]) == 0
+    assert main(["impute", str(source), "-o", str(tmp_path / "plain.csv"), "-q", *QUICK]) == 0
+    assert gzip.decompress(output.read_bytes()) == (tmp_path / "plain.csv").read_bytes()
 
 
 def test_result_equals_the_python_interface(source) -> None:
@@ -100,7 +166,7 @@ def test_fit_then_impute_with_the_model_never_refits(source, tmp_path, capsys) -
 def test_new_rows_of_whole_numbers_get_fractions_where_the_fit_had_them(source, tmp_path) -> None:
     model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / "out.csv"
     assert main(["fit", str(source), "-o", str(model), "-q", *QUICK]) == 0
-    new.write_text("a,b,c,n,zip,word\n1,2,,3,01,x\n2,,1,,02,y\n,1,1,1,03,z\n")
+    new.write_text("a,b,c,n,zip,word\n1,2,,3,00001,\n2,,1,,00002,\n,1,1,1,00003,\n")
     assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 0
     filled = cells(output)
     assert "." in filled["a"][2]
@@ -112,7 +178,7 @@ def test_new_rows_of_whole_numbers_get_fractions_where_the_fit_had_them(source, 
 def test_column_without_a_value_in_new_rows_is_filled(source, tmp_path, ending) -> None:
     model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / f"out.{ending}"
     assert main(["fit", str(source), "-o", str(model), "-q", *QUICK]) == 0
-    new.write_text("a,b,c,n,zip,word\n,2,0.5,3,01,x\n,1,0.25,4,02,y\n")
+    new.write_text("a,b,c,n,zip,word\n,2,0.5,3,00001,\n,1,0.25,4,00002,\n")
     assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 0
     filled = pd.read_csv(output) if ending == "csv" else pd.read_parquet(output)
     assert filled["a"].dtype == float
@@ -128,7 +194,7 @@ def test_quiet_prints_nothing(source, capsys) -> None:
 def test_column_without_a_value_is_filled_with_zero_and_said(tmp_path, capsys) -> None:
     pd.DataFrame({"a": [1.0, None, 3.0], "e": np.full(3, np.nan)}).to_parquet(tmp_path / "in.parquet")
     assert main(["impute", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.csv"), *QUICK]) == 0
-    assert "No observed value, filled with 0: e." in capsys.readouterr().out
+    assert "No observed value, numbers filled with 0: e." in capsys.readouterr().out
     assert (pd.read_csv(tmp_path / "out.csv")["e"] == 0).all()
 
 
@@ -149,7 +215,10 @@ BAD = {
     "preset with a slip": (["impute", "in.csv", "-o", "out.csv", "--preset", "papr"], 2, "Did you mean 'paper'"),
     "epochs out of range": (["impute", "in.csv", "-o", "out.csv", "--max-epochs", "0"], 2, "max_epochs is 0"),
     "model that is not one": (["impute", "in.csv", "-o", "out.csv", "--model", "in.csv"], 3, "is not a model"),
-    "no numbers": (["impute", "text.csv", "-o", "out.csv"], 3, "None of the 2 columns holds numbers"),
+    "nothing to learn from": (["impute", "text.csv", "-o", "out.csv"], 3, "None of the 2 columns can be filled"),
+    "flag without a name": (["impute", "in.csv", "-o", "out.csv", "--kind", "category"], 2, "NAME=VALUE"),
+    "bounds without a colon": (["impute", "in.csv", "-o", "out.csv", "--bounds", "a=3"], 2, "LOW:HIGH"),
+    "kind of no column": (["impute", "in.csv", "-o", "out.csv", "--kind", "zap=category"], 2, "Did you mean 'zip'"),
     "ragged rows": (["impute", "ragged.csv", "-o", "out.csv"], 3, "cannot be read as csv"),
     "empty file": (["impute", "empty.csv", "-o", "out.csv"], 3, "is empty"),
     "header alone": (["impute", "header.csv", "-o", "out.csv"], 3, "0 row"),
@@ -170,7 +239,7 @@ BAD = {
 def test_bad_input_ends_in_one_line_and_nothing_written(source, tmp_path, monkeypatch, capsys, case) -> None:
     monkeypatch.chdir(tmp_path)
     files = {
-        "text.csv": "p,q\nx,y\nu,v\n",
+        "text.csv": "p,q\n,\nNA,\n",
         "ragged.csv": "p,q\n1,2\n1,2,3\n",
         "empty.csv": "",
         "header.csv": "p,q\n",
@@ -213,8 +282,8 @@ def test_demo_fills_the_table_that_ships_with_the_package(tmp_path, capsys) -> N
     assert main(["demo", "-o", str(output), "--max-epochs", "2"]) == 0
     filled = pd.read_parquet(output)
     assert filled.shape == (5265, 42)
-    assert not filled.select_dtypes("number").isna().any().any()
-    assert "passed through" in capsys.readouterr().out
+    assert not filled.isna().any().any()
+    assert "Filled 14,783 of 14,783 missing cells" in capsys.readouterr().out
 
 
 def test_help_lists_the_commands_without_importing_torch() -> None:
@@ -225,7 +294,7 @@ def test_help_lists_the_commands_without_importing_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for command in ("impute", "fit", "demo"):
+    for command in ("impute", "fit", "check", "demo"):
         assert command in done.stdout
 
 

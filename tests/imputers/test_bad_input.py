@@ -75,14 +75,19 @@ def test_no_rows_are_refused(table) -> None:
         MCFlowImputer().fit(pd.DataFrame(table, columns=list("abcd"))[:0])
 
 
-def test_frame_without_a_number_is_refused() -> None:
-    with pytest.raises(DataError, match="None of the 2 columns holds numbers"):
-        MCFlowImputer().fit(pd.DataFrame({"a": ["x", "y"], "b": ["u", None]}))
+def test_frame_without_a_column_to_learn_from_is_refused() -> None:
+    frame = pd.DataFrame({"a": [[1], [2]], "b": [{"u": 1}, None]})
+    with pytest.raises(DataError, match="None of the 2 columns can be filled"):
+        MCFlowImputer().fit(frame)
+    with pytest.raises(DataError, match="None of the 1 columns can be filled"):
+        MCFlowImputer(roles={"y": "outcome"}).fit(pd.DataFrame({"y": [1.0, 2.0]}))
 
 
-def test_text_array_is_refused() -> None:
-    with pytest.raises(ValueError, match="could not convert"):
-        MCFlowImputer().fit(np.array([["x", "y"]], dtype=object))
+def test_text_array_that_is_no_table_is_refused() -> None:
+    with pytest.raises(DataError, match="not compatible with arrays of bytes/strings"):
+        MCFlowImputer().fit(np.array([["x", "y"]]))
+    with pytest.raises(DataError, match="1D array"):
+        MCFlowImputer().fit(np.array([1.0, 2.0]))
 
 
 @pytest.mark.filterwarnings("ignore:Skipping features")
@@ -132,7 +137,7 @@ def test_other_number_of_columns_is_refused(fitted, table) -> None:
 def test_number_column_that_became_text_is_named(table) -> None:
     frame = pd.DataFrame(table, columns=list("abcd"))
     imputer = MCFlowImputer(max_epochs=1).fit(frame)
-    with pytest.raises(DataError, match="'b' held numbers at fit"):
+    with pytest.raises(DataError, match="'b' held values of type double at fit, and is of type large_string now"):
         imputer.transform(frame.assign(b="x"))
 
 

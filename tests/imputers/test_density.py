@@ -48,11 +48,12 @@ def test_sample_draws_rows_like_the_table() -> None:
 
 
 def test_sample_comes_as_the_kind_seen_at_fit(table) -> None:
-    frame = pd.DataFrame(table, columns=list("abcd")).assign(text="x", one=3.0, whole=np.arange(300))
+    frame = pd.DataFrame(table, columns=list("abcd")).assign(text="x", one=3.0, whole=np.arange(300) % 9)
     for given, kind in ((frame, pd.DataFrame), (pl.from_pandas(frame), pl.DataFrame)):
         drawn = MCFlowImputer(max_epochs=1, random_state=0).fit(given).sample(5, random_state=0)
         assert isinstance(drawn, kind)
-        assert list(drawn.columns) == ["a", "b", "c", "d", "one", "whole"]
+        assert list(drawn.columns) == ["a", "b", "c", "d", "text", "one", "whole"]
+        assert set(drawn["text"]) == {"x"}
         assert (np.asarray(drawn["one"]) == 3).all()
         assert np.asarray(drawn["whole"]).dtype == np.int64
 

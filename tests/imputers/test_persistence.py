@@ -62,7 +62,7 @@ def test_file_holds_tensors_and_json_only(path) -> None:
     length = int.from_bytes(start[:8], "little")
     header = json.loads(json.loads(start[8 : 8 + length])["__metadata__"]["header"])
     assert header["settings"]["train"]["batch_size"] == 128
-    assert [column["role"] for column in header["schema"]["columns"]] == ["model"] * 4
+    assert [column["kind"] for column in header["schema"]["columns"]] == ["continuous"] * 4
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, -1, -1000])

@@ -18,7 +18,7 @@ from mcflow.training import ProgressDisplay, Trainer
 def train(display: ProgressDisplay, **settings) -> None:
     config = TrainConfig(**{"max_epochs": 5, "tolerance": 0} | settings)
     rows = torch.rand(64, 3, generator=torch.Generator().manual_seed(0))
-    Trainer(Settings(train=config), rows, torch.zeros(64, 3).bool(), Streams(0), [display]).train()
+    Trainer(Settings(train=config), rows, torch.zeros(64, 3).bool(), Streams(0), callbacks=[display]).train()
 
 
 def test_terminal_shows_epoch_losses_and_time_left() -> None:

@@ -34,7 +34,8 @@ app = App(
 )
 app.command("mcflow.cli.impute:impute", help="Fill the missing cells of a CSV or Parquet file.", sort_key=0)
 app.command("mcflow.cli.fit:fit", help="Fit a model on a CSV or Parquet file and save it.", sort_key=1)
-app.command("mcflow.cli.demo:demo", help="Fill the NHANES table that ships with the package.", sort_key=2)
+app.command("mcflow.cli.check:check", help="Say how a file differs from the table of a model.", sort_key=2)
+app.command("mcflow.cli.demo:demo", help="Fill the NHANES table that ships with the package.", sort_key=3)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 __all__ = ["demo"]
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from mcflow.cli.options import FitOptions
+
+#: Enough to see what the method does.
+DEMO_EPOCHS = 128
 
 
 def demo(
@@ -19,6 +23,8 @@ def demo(
 ) -> None:
     """Fill the NHANES 2017-2018 table that ships with the package (5,265 adults, 42 columns, real holes).
 
+    Trains 128 epochs unless --max-epochs says otherwise, so that it ends soon.
+
     Parameters
     ----------
     output
@@ -27,4 +33,7 @@ def demo(
     from mcflow.cli.impute import impute
     from mcflow.data.datasets import nhanes_path
 
-    impute(nhanes_path(), output=output, options=options)
+    chosen = options or FitOptions()
+    if chosen.max_epochs is None:
+        chosen = replace(chosen, max_epochs=DEMO_EPOCHS)
+    impute(nhanes_path(), output=output, options=chosen)

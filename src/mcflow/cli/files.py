@@ -7,6 +7,7 @@ __all__ = ["check_output"]
 from pathlib import Path
 
 from mcflow.data.files import check_writable
+from mcflow.data.streams import STREAM
 from mcflow.errors import OutputError
 
 
@@ -20,6 +21,8 @@ def check_output(output: Path, *inputs: Path | None) -> None:
     *inputs : Path or None
         Files that are read, or written besides.
     """
+    if output == STREAM:
+        return
     check_writable(output)
     for source in inputs:
         if source is not None and output.resolve() == source.resolve():

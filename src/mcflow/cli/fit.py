@@ -9,10 +9,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from mcflow.cli.options import FitOptions
+from mcflow.cli.options import ColumnOptions, FitOptions
 
 
-def fit(source: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], options: FitOptions | None = None) -> None:
+def fit(
+    source: Annotated[Path, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")],
+    columns: ColumnOptions | None = None,
+    options: FitOptions | None = None,
+) -> None:
     """Fit a model on a CSV or Parquet file and save it.
 
     `mcflow impute --model` uses it on other files with the same columns, without fitting again.
@@ -20,7 +27,7 @@ def fit(source: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], opti
     Parameters
     ----------
     source
-        File to learn from: .csv or .parquet.
+        File to learn from: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input.
     output
         Where to write the model, for example model.mcflow.
     """
@@ -28,10 +35,10 @@ def fit(source: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], opti
     from mcflow.data.tables import read_table
     from mcflow.imputers import MCFlowImputer
 
-    chosen = options or FitOptions()
+    chosen, wished = options or FitOptions(), columns or ColumnOptions()
     check_output(output, source)
     table = read_table(source)
-    imputer = MCFlowImputer(keep_empty_features=True, **chosen.parameters()).fit(table.table)
-    imputer.save(output)
+    imputer = MCFlowImputer(keep_empty_features=True, **chosen.parameters(), **wished.parameters())
+    imputer.fit(table.table).save(output)
     if not chosen.quiet:
         print(f"Model written to {output}: {imputer.n_epochs_} epochs, {len(imputer.stages_)} stages.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["FitOptions"]
+__all__ = ["ColumnOptions", "FitOptions"]
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,22 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from mcflow.errors import ParameterError
+
+
+def refuse_with_model(options: Any, kept: set[str]) -> None:
+    """Raise `ParameterError` when a flag was given that a fitted model cannot follow.
+
+    Parameters
+    ----------
+    options : dataclass
+        Flags and their values.
+    kept : set of str
+        Flags that have a meaning with a model too.
+    """
+    given = [f.name for f in fields(options) if f.name not in kept and getattr(options, f.name) != f.default]
+    if given:
+        flags = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise ParameterError(f"{flags} has no effect with --model, which is fitted already. Leave one of them out.")
 
 
 @Parameter(name="*")
@@ -24,6 +41,8 @@ class FitOptions:
         Settings to start from: paper.
     seed
         Whole number that decides everything; the same seed gives the same file.
+    scaling
+        How numbers are scaled: range or auto; the preset's value when not given.
     max_epochs
         Passes over the rows, at most; the preset's value when not given.
     batch_size
@@ -46,6 +65,7 @@ class FitOptions:
 
     preset: str = "paper"
     seed: int = 0
+    scaling: str | None = None
     max_epochs: int | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
@@ -58,14 +78,84 @@ class FitOptions:
 
     def refuse_with_model(self) -> None:
         """Raise `ParameterError` when a flag was given that a fitted model cannot follow."""
-        kept = {"device", "quiet"}
-        given = [f.name for f in fields(self) if f.name not in kept and getattr(self, f.name) != f.default]
-        if given:
-            flags = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise ParameterError(f"{flags} has no effect with --model, which is fitted already. Leave one of them out.")
+        refuse_with_model(self, {"device", "quiet"})
 
     def parameters(self) -> dict[str, Any]:
         """Return the estimator's arguments."""
         given = asdict(self)
         quiet, seed = given.pop("quiet"), given.pop("seed")
         return given | {"random_state": seed, "verbose": not quiet}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ColumnOptions:
+    """What to know of the columns; each flag may be given several times.
+
+    Parameters
+    ----------
+    kind
+        NAME=KIND, where the kind that was found is not right: zip=category.
+    role
+        NAME=ROLE: ignore, predictors_only, targets_only or outcome.
+    bounds
+        NAME=LOW:HIGH, the values that may be filled in; leave one out for open: age=0:120, price=0:
+    allowed
+        NAME=V1,V2,… or NAME=observed, the only values that may be filled in.
+    rule
+        Comparison that filled rows have to meet: "low <= high".
+    unseen
+        What to do with a level that the fit did not see: error or missing.
+    """
+
+    kind: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    role: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    bounds: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    allowed: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    rule: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    unseen: str = "error"
+
+    def refuse_with_model(self) -> None:
+        """Raise `ParameterError` when a flag was given that a fitted model cannot follow."""
+        refuse_with_model(self, {"unseen"})
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the estimator's arguments."""
+        return {
+            "kinds": _pairs("kind", self.kind, str),
+            "roles": _pairs("role", self.role, str),
+            "bounds": _pairs("bounds", self.bounds, _bounds),
+            "allowed": _pairs("allowed", self.allowed, _values),
+            "rules": list(self.rule),
+            "unseen": self.unseen,
+        }
+
+
+def _pairs(flag: str, given: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
+    """Read NAME=VALUE flags; a name may hold "=" itself, the value may not."""
+    pairs = {}
+    for text in given:
+        name, equals, value = text.rpartition("=")
+        if not equals or not name or not value:
+            raise ParameterError(f"--{flag} is {text!r}, but has to be NAME=VALUE.")
+        pairs[name] = read(value)
+    return pairs
+
+
+def _bounds(text: str) -> tuple[Any, Any]:
+    low, colon, high = text.partition(":")
+    if not colon:
+        raise ParameterError(f"--bounds ends in {text!r}, but has to end in LOW:HIGH, such as 0:120 or 0:.")
+    return _value(low), _value(high)
+
+
+def _values(text: str) -> Any:
+    return text if text == "observed" else [_value(part) for part in text.split(",")]
+
+
+def _value(text: str) -> Any:
+    """Return a number, a text such as a date, or None for nothing."""
+    try:
+        return float(text) if text.strip() else None
+    except ValueError:
+        return text.strip()

@@ -15,12 +15,19 @@ from rich.table import Table
 MOST_COLUMNS = 50
 #: Names to list in a sentence.
 MOST_NAMES = 20
+#: Characters of a level that are shown.
+WIDEST = 12
 
-#: What to say of columns that no model filled.
+#: What to say of columns that no model filled, by kind or role.
 NOTES = {
-    "passed": "Not numbers, passed through untouched",
     "constant": "One value only, filled with it",
-    "empty": "No observed value, filled with 0",
+    "empty": "No observed value, numbers filled with 0",
+    "identifier": "Looks like an identifier, left alone",
+    "text": "Too many different texts, left alone",
+    "other": "Of a type that is not filled, left alone",
+    "ignore": "Ignored as asked",
+    "outcome": "Outcome, neither used nor filled",
+    "predictors_only": "Used, not filled",
 }
 
 
@@ -42,10 +49,11 @@ def print_summary(summary: dict[str, Any], output: Path, console: Console | None
     title = f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {share:.1%} of the cells missing"
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("column", no_wrap=True)
-    for heading in ("missing", "share", "filled", "observed mean", "filled mean"):
+    for heading in ("kind", "missing", "observed", "filled with"):
         table.add_column(heading, justify="right", no_wrap=True)
     for column in holed[:MOST_COLUMNS]:
         table.add_row(*_cells(column, summary["rows"]))
+    table.caption = "observed, filled with: the mean of numbers and times, the commonest level"
     if holed:
         console.print(table)
     for line in _lines(summary, holed, output):
@@ -53,27 +61,36 @@ def print_summary(summary: dict[str, Any], output: Path, console: Console | None
 
 
 def _cells(column: dict[str, Any], n_rows: int) -> list[str]:
-    means = [column.get(name) for name in ("observed_mean", "filled_mean")]
     return [
         column["name"],
-        f"{column['missing']:,}",
-        f"{column['missing'] / n_rows:.1%}",
-        f"{column['filled']:,}",
-        *("" if mean is None else f"{mean:.4g}" for mean in means),
+        column["kind"],
+        f"{column['missing']:,} ({column['missing'] / n_rows:.1%})",
+        _shown(column.get("observed_typical")),
+        _shown(column.get("filled_typical")) or "not filled",
     ]
+
+
+def _shown(typical: Any) -> str:
+    """Return a mean or a level, short enough for the table."""
+    if typical is None:
+        return ""
+    text = f"{typical:.4g}" if isinstance(typical, float) else str(typical)
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
 
 
 def _lines(summary: dict[str, Any], holed: list[dict[str, Any]], output: Path) -> list[str]:
     lines = []
     if len(holed) > MOST_COLUMNS:
         lines.append(f"… and {len(holed) - MOST_COLUMNS} more columns with holes.")
-    for role, note in NOTES.items():
-        names = [column["name"] for column in summary["columns"] if column["role"] == role]
+    for word, note in NOTES.items():
+        names = [
+            c["name"] for c in summary["columns"] if c["role"] == word or (c["role"] == "fill" and c["kind"] == word)
+        ]
         if names:
             more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
             lines.append(f"{note}: {', '.join(names[:MOST_NAMES])}{more}.")
     left = summary["missing"] - summary["filled"]
-    stay = f"; {left:,} stay missing, in columns that are not numbers" if left else ""
+    stay = f"; {left:,} stay missing, in columns that are left alone" if left else ""
     lines.append(f"Filled {summary['filled']:,} of {summary['missing']:,} missing cells{stay}.")
-    lines.append(f"Written to {output}")
+    lines.append(f"Written to {'standard output' if str(output) == '-' else output}")
     return lines

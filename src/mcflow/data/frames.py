@@ -2,118 +2,183 @@
 
 from __future__ import annotations
 
-__all__ = ["KINDS", "Frame", "build_frame", "convert", "read_frame"]
+__all__ = [
+    "CONTAINERS",
+    "Frame",
+    "add_columns",
+    "build_frame",
+    "convert",
+    "read_frame",
+    "select",
+    "whole_columns",
+]
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
 from sklearn.utils.validation import check_array
 
+from mcflow.data.schema import NUMBER_KINDS, Column, TableSchema
+from mcflow.data.series import arrow_array, codes_of, fill_native, new_cells
 from mcflow.errors import DataError, MissingExtraError
 from mcflow.typing import Array, BoolArray, FloatArray
 
 #: The kinds of table that can go in and come out.
-KINDS = ("numpy", "pandas", "polars", "pyarrow")
+CONTAINERS = ("numpy", "pandas", "polars", "pyarrow")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A table as it was given, with its columns of numbers read as float64.
+    """A table as it was given.
 
     Parameters
     ----------
     native : object
         What the caller gave; never changed.
-    kind : str
-        One of `KINDS`.
+    container : str
+        One of `CONTAINERS`.
     names : list
         Column names; positions for numpy.
-    dtypes : list of str
-        A word for each column's type.
-    numeric : list of int
-        Positions of the columns of numbers.
-    values : ndarray of shape (n_rows, n_numeric)
-        Those columns, NaN where missing.
+    n_rows : int
+        Its rows.
     """
 
     native: Any
-    kind: str
+    container: str
     names: list[Any]
-    dtypes: list[str]
-    numeric: list[int]
-    values: FloatArray
+    n_rows: int
 
     @property
     def named(self) -> bool:
         """Tell whether every column has a name in words."""
-        return self.kind != "numpy" and all(isinstance(name, str) for name in self.names)
+        return self.container != "numpy" and all(isinstance(name, str) for name in self.names)
 
-    def fill(self, values: FloatArray) -> Any:
-        """Return the table with the missing cells of its columns of numbers replaced.
+    @cached_property
+    def _frame(self) -> nw.DataFrame[Any]:
+        return nw.from_native(self.native, eager_only=True)
+
+    def series(self, position: int) -> Any:
+        """Return a column: a narwhals Series, or an array for numpy."""
+        return self.native[:, position] if self.container == "numpy" else self._frame[:, position]
+
+    def arrow(self, position: int) -> pa.Array | None:
+        """Return a column as an Arrow array, None when its cells are of several types."""
+        return arrow_array(self.series(position))
+
+    def missing(self, position: int) -> BoolArray:
+        """Return where a column is missing, of shape (n_rows,)."""
+        array = self.arrow(position)
+        if array is not None:
+            return np.array(array.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+        series = self.series(position)
+        cells = series if isinstance(series, np.ndarray) else series.to_list()
+        return np.array([_is_missing(cell) for cell in cells], dtype=bool)
+
+    def codes(self, schema: TableSchema, unseen: str = "error") -> FloatArray:
+        """Read the columns that a schema can code.
 
         Parameters
         ----------
-        values : ndarray of shape (n_rows, n_numeric)
-            What to put where a cell is missing; elsewhere it is not read. NaN leaves a cell missing.
+        schema : TableSchema
+            Of the same columns.
+        unseen : {"error", "missing"}
+            What to do with levels that the fit did not see.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_coded)
+            NaN where missing.
+
+        Raises
+        ------
+        DataError
+            When a column is of another type now, a level is new, or a number is infinite.
+        """
+        values = np.empty((self.n_rows, len(schema.coded)), dtype=np.float64)
+        for k, position in enumerate(schema.coded):
+            values[:, k] = self.column_codes(position, schema.columns[position], unseen)
+        self._refuse_infinities(values, [self.names[p] for p in schema.coded])
+        return values
+
+    def column_codes(self, position: int, column: Column, unseen: str = "error") -> FloatArray:
+        """Read one column as codes; see `codes`."""
+        plain = self.container == "numpy" and self.native.dtype.kind in "fiu"
+        if plain and (column.base or column.kind) in NUMBER_KINDS:
+            numbers: FloatArray = self.native[:, position].astype(np.float64)
+            return numbers
+        array = self.arrow(position)
+        if array is None:
+            raise DataError(f"Column {column.name!r} holds cells of several types now. Give it one type.")
+        return codes_of(array, column, unseen)
+
+    def table_like(self, columns: Mapping[Any, Array]) -> Any:
+        """Return a new table of the same kind and, for pandas, with the same index."""
+        table = build_frame(self.container, {name: pa.array(values) for name, values in columns.items()})
+        if self.container == "pandas":
+            table.index = self.native.index
+        return table
+
+    @staticmethod
+    def _refuse_infinities(values: FloatArray, names: list[Any]) -> None:
+        counts = np.isinf(values).sum(axis=0)
+        if counts.any():
+            found = ", ".join(f"{name!r} ({count})" for name, count in zip(names, counts, strict=True) if count)
+            raise DataError(
+                f"The table holds infinite values (inf) in these columns, with their number: {found}. "
+                "Only finite numbers and missing cells are allowed: replace infinities by NaN to have them filled."
+            )
+
+    def fill(self, schema: TableSchema, before: FloatArray, after: FloatArray) -> Any:
+        """Return the table with missing cells replaced.
+
+        Parameters
+        ----------
+        schema : TableSchema
+            Of the same columns.
+        before, after : ndarray of shape (n_rows, n_coded)
+            Codes as they were read, NaN where missing, and as they are to be; NaN leaves a cell missing.
 
         Returns
         -------
         object
-            A new table of the same kind; integer columns get the nearest whole number.
+            A new table of the same kind.
         """
-        missing = np.isnan(self.values)
-        if self.kind == "numpy":
-            return self._fill_array(values, missing)
-        frame = nw.from_native(self.native, eager_only=True)
-        changed = [
-            _fill_series(frame[:, position], values[:, k], missing[:, k])
-            for k, position in enumerate(self.numeric)
-            if missing[:, k].any()
-        ]
-        return frame.with_columns(*changed).to_native() if changed else frame.clone().to_native()
+        holes = np.isnan(before) & ~np.isnan(after)
+        changed = [(k, p) for k, p in enumerate(schema.coded) if holes[:, k].any()]
+        if self.container == "numpy":
+            filled: Array = np.array(self.native)
+            for k, p in changed:
+                filled[holes[:, k], p] = self._new_cells(p, after[holes[:, k], k], schema.columns[p])
+            return filled
+        fresh = [fill_native(self.series(p), holes[:, k], after[:, k], schema.columns[p]) for k, p in changed]
+        return (self._frame.with_columns(*fresh) if fresh else self._frame.clone()).to_native()
 
-    def _fill_array(self, values: FloatArray, missing: BoolArray) -> Array:
-        filled: Array = np.array(self.native)
-        for k, position in enumerate(self.numeric):
-            holes = missing[:, k]
-            filled[holes, position] = values[holes, k]
-        return filled
-
-
-def _fill_series(series: nw.Series[Any], values: FloatArray, missing: BoolArray) -> nw.Series[Any]:
-    """Put values into a series where it is missing, in the series' own type."""
-    backend = series.implementation
-    if not _is_number(series.dtype):  # nothing but nulls, of whatever type
-        return nw.new_series(series.name, values, nw.Float64, backend=backend)
-    fill = np.where(missing, values, 0.0)
-    if series.dtype.is_integer():
-        fill = _whole(fill, series.dtype)
-    fills = nw.new_series(series.name, fill, backend=backend).cast(series.dtype)
-    seen = nw.new_series("seen", ~missing | np.isnan(values), nw.Boolean, backend=backend)
-    return series.zip_with(seen, fills)
+    def _new_cells(self, position: int, codes: FloatArray, column: Column) -> Any:
+        """Return codes as cells of one column of an array."""
+        array = self.arrow(position)
+        assert array is not None
+        cells = new_cells(array, codes, column)
+        return cells.to_pylist() if self.native.dtype == object else cells.to_numpy(zero_copy_only=False)
 
 
-def _whole(values: FloatArray, dtype: Any) -> Array:
-    """Round to whole numbers that the integer type can hold."""
-    limits = np.iinfo(str(dtype).lower())
-    rounded = np.rint(np.nan_to_num(values))
-    # A float64 cannot hold every int64, so the top of the range is approached from below.
-    high = np.nextafter(float(limits.max), 0.0) if limits.max > 2**53 else float(limits.max)
-    return np.clip(rounded, float(limits.min), high).astype(limits.dtype)
+def _is_missing(cell: Any) -> bool:
+    """Tell whether a cell among others of several types is None, NaN, or pandas' NA or NaT."""
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and math.isnan(cell))
 
 
-def read_frame(given: Any, numeric: Sequence[int] | None = None) -> Frame:
+def read_frame(given: Any) -> Frame:
     """Read a table.
 
     Parameters
     ----------
     given : array-like or data frame
         numpy, nested lists, pandas, polars or pyarrow.
-    numeric : sequence of int, optional
-        Positions that have to be numbers, known from an earlier table; found by type when not given.
 
     Returns
     -------
@@ -122,99 +187,72 @@ def read_frame(given: Any, numeric: Sequence[int] | None = None) -> Frame:
     Raises
     ------
     DataError
-        When there is no column of numbers, a column that has to be one is not, a name stands twice,
-        or a number is infinite.
+        When it is not a table, has no rows or no columns, or a name stands twice.
     """
     try:
         native = nw.from_native(given, eager_only=True, pass_through=True)
     except nw.exceptions.DuplicateError as error:
         raise DataError(f"Some column names stand more than once. Give each its own name. {error}") from error
-    frame = _read_native(native, numeric) if isinstance(native, nw.DataFrame) else _read_array(given, numeric)
-    _refuse_infinities(frame)
-    return frame
+    if not isinstance(native, nw.DataFrame):
+        return _read_array(given)
+    if not len(native) or not native.columns:
+        raise DataError(
+            f"Found a table with {len(native)} row(s) and {len(native.columns)} column(s), while a minimum of 1 of "
+            "each is required. Give a table with rows and columns."
+        )
+    return Frame(native.to_native(), str(native.implementation).lower(), list(native.columns), len(native))
 
 
-def _read_array(given: Any, numeric: Sequence[int] | None) -> Frame:
-    mixed = numeric is not None and isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype == object
-    if mixed and numeric is not None and len(numeric) < given.shape[1]:
-        array, places = given, list(numeric)
-    else:
-        try:
-            array = check_array(given, dtype="numeric", ensure_all_finite=False, estimator="the imputer")
-        except ValueError as error:
-            raise DataError(str(error)) from error
-        places = list(range(array.shape[1]))
+def _read_array(given: Any) -> Frame:
+    # Objects stay what they are: scikit-learn would read True, "1" and 1 as the same number.
+    kept = isinstance(given, np.ndarray) and given.dtype == object
+    try:
+        array = check_array(given, dtype=None if kept else "numeric", ensure_all_finite=False, estimator="the imputer")
+    except ValueError as error:
+        raise DataError(str(error)) from error
     if array.dtype == np.float16:
         array = array.astype(np.float32)
-    values = np.array(array[:, places], dtype=np.float64)
-    return Frame(array, "numpy", list(range(array.shape[1])), [str(array.dtype)] * array.shape[1], places, values)
+    return Frame(array, "numpy", list(range(array.shape[1])), len(array))
 
 
-def _read_native(frame: nw.DataFrame[Any], numeric: Sequence[int] | None) -> Frame:
-    names = list(frame.columns)
-    dtypes = [frame[:, position].dtype for position in range(len(names))]
-    if not len(frame):
-        raise DataError("Found a table with 0 row(s), while a minimum of 1 is required. Give a table with rows.")
-    places = [p for p, dtype in enumerate(dtypes) if _is_number(dtype)] if numeric is None else list(numeric)
-    if not places:
-        raise DataError(
-            f"None of the {len(names)} columns holds numbers, so there is nothing to fill. "
-            "Give a table with at least one integer or float column."
-        )
-    values = np.empty((len(frame), len(places)), dtype=np.float64)
-    for k, position in enumerate(places):
-        values[:, k] = _numbers(frame[:, position])
-    kind = str(frame.implementation).lower()
-    return Frame(frame.to_native(), kind, names, [str(dtype).lower() for dtype in dtypes], places, values)
-
-
-def _is_number(dtype: Any) -> bool:
-    return bool(dtype.is_float() or dtype.is_integer())
-
-
-def _numbers(series: nw.Series[Any]) -> FloatArray:
-    """Read a series as float64, NaN where missing."""
-    if not _is_number(series.dtype) and not series.is_null().all():
-        raise DataError(
-            f"Column {series.name!r} held numbers at fit, and is of type {series.dtype} now. Convert it to numbers."
-        )
-    if not _is_number(series.dtype):
-        return np.full(len(series), np.nan)
-    missing = series.is_null().to_numpy().astype(bool)
-    if missing.any():
-        series = series.fill_null(0)
-    values = np.array(series.to_numpy(), dtype=np.float64)
-    values[missing] = np.nan
-    return values
-
-
-def _refuse_infinities(frame: Frame) -> None:
-    counts = np.isinf(frame.values).sum(axis=0)
-    if counts.any():
-        found = ", ".join(f"{frame.names[p]!r} ({c})" for p, c in zip(frame.numeric, counts, strict=True) if c)
-        raise DataError(
-            f"The table holds infinite values (inf) in these columns, with their number: {found}. "
-            "Only finite numbers and missing cells are allowed: replace infinities by NaN to have them filled."
-        )
-
-
-def convert(native: Any, kind: str) -> Any:
+def convert(native: Any, container: str) -> Any:
     """Return a data frame as another kind: "pandas", "polars" or "pyarrow"."""
     frame = nw.from_native(native, eager_only=True)
-    if str(frame.implementation).lower() == kind:
+    if str(frame.implementation).lower() == container:
         return native
-    return {"pandas": frame.to_pandas, "polars": frame.to_polars, "pyarrow": frame.to_arrow}[kind]()
+    return {"pandas": frame.to_pandas, "polars": frame.to_polars, "pyarrow": frame.to_arrow}[container]()
 
 
-def build_frame(kind: str, columns: Mapping[Any, Array]) -> Any:
+def select(native: Any, positions: list[int]) -> Any:
+    """Return some columns of a data frame."""
+    return nw.from_native(native, eager_only=True)[:, positions].to_native()
+
+
+def add_columns(native: Any, columns: Mapping[Any, Array]) -> Any:
+    """Return a data frame with columns of numbers added, or replaced where the name is there already."""
+    frame = nw.from_native(native, eager_only=True)
+    fresh = [nw.new_series(name, values, backend=frame.implementation) for name, values in columns.items()]
+    return frame.with_columns(*fresh).to_native()
+
+
+def whole_columns(native: Any, names: list[Any]) -> Any:
+    """Return a data frame with columns of floats as integers that may be missing."""
+    frame = nw.from_native(native, eager_only=True)
+    floats = [name for name in names if name in frame.columns and frame[name].dtype.is_float()]
+    if str(frame.implementation).lower() == "pandas":
+        return native.astype(dict.fromkeys(floats, "Int64"))
+    return frame.with_columns(*(frame[name].cast(nw.Int64) for name in floats)).to_native()
+
+
+def build_frame(container: str, columns: Mapping[Any, pa.Array]) -> Any:
     """Build a new table of a kind from its columns.
 
     Parameters
     ----------
-    kind : str
-        One of `KINDS`.
+    container : str
+        One of `CONTAINERS`.
     columns : mapping
-        Arrays by name; numpy ignores the names.
+        Arrow arrays by name; numpy ignores the names.
 
     Returns
     -------
@@ -226,9 +264,14 @@ def build_frame(kind: str, columns: Mapping[Any, Array]) -> Any:
     MissingExtraError
         When the library of that kind is not installed.
     """
-    if kind == "numpy":
-        return np.column_stack(list(columns.values()))
+    arrays = [array.to_numpy(zero_copy_only=False) for array in columns.values()]
+    if container == "numpy":
+        return np.column_stack(arrays)
+    table = pa.table([*columns.values()], names=[str(name) for name in columns])
     try:
-        return nw.from_dict(dict(columns), backend=kind).to_native()  # type: ignore[arg-type]
+        native = convert(table, container)
     except ImportError as error:
-        raise MissingExtraError(f"A table of kind {kind!r} needs {kind}: pip install {kind}") from error
+        raise MissingExtraError(f"A table of kind {container!r} needs {container}: pip install {container}") from error
+    if container == "pandas":
+        native.columns = list(columns)
+    return native

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-__all__ = ["Column", "TableSchema"]
+__all__ = ["KINDS", "LEVEL_KINDS", "MODEL_KINDS", "NUMBER_KINDS", "ROLES", "Column", "TableSchema"]
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from mcflow.data.frames import Frame
-from mcflow.errors import DataError
 from mcflow.typing import BoolArray
+
+#: Kinds whose cells are places on a line.
+NUMBER_KINDS = ("continuous", "integer", "datetime")
+#: Kinds whose cells are one of a few levels.
+LEVEL_KINDS = ("boolean", "category", "ordered")
+#: Kinds that the model fills.
+MODEL_KINDS = (*NUMBER_KINDS, *LEVEL_KINDS)
+#: All kinds; the last five need no model or cannot have one.
+KINDS = (*MODEL_KINDS, "constant", "empty", "identifier", "text", "other")
+
+#: What a column may be used for.
+ROLES = ("fill", "ignore", "predictors_only", "targets_only", "outcome")
 
 
 @dataclass(frozen=True)
@@ -23,21 +33,52 @@ class Column:
     name : object
         Its name, or its position.
     dtype : str
-        A word for its type.
+        Its Arrow type in words.
+    kind : str
+        One of `KINDS`.
     role : str
-        "model": filled by the model; "constant": filled with its only value; "empty": without an observed
-        value; "passed": not a column of numbers, handed through untouched.
+        "fill": used and filled; "ignore": passed through; "predictors_only": used, never filled; "targets_only":
+        filled, never used to fill others; "outcome": neither used nor filled.
     missing : int
         Missing cells at fit.
-    value : float
-        The only value of a constant column, else zero.
+    levels : tuple
+        The levels of a column of levels, in order of their codes; the value of a constant one.
+    low, high : float
+        Smallest and largest observed code.
+    step : float
+        Microseconds a code stands for in a column of dates and times, else 1.
+    whole : bool
+        Whether only whole codes may be filled in.
+    base : str
+        For a constant column, the kind it would have otherwise.
     """
 
     name: Any
     dtype: str
-    role: str
+    kind: str
+    role: str = "fill"
     missing: int = 0
-    value: float = 0.0
+    levels: tuple[Any, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    step: float = 1.0
+    whole: bool = False
+    base: str = ""
+
+    @property
+    def in_model(self) -> bool:
+        """Tell whether the networks see this column."""
+        return self.kind in MODEL_KINDS and self.role not in ("ignore", "outcome")
+
+    @property
+    def filled(self) -> bool:
+        """Tell whether missing cells of this column are filled."""
+        return self.kind in (*MODEL_KINDS, "constant") and self.role in ("fill", "targets_only")
+
+    @property
+    def coded(self) -> bool:
+        """Tell whether cells of this column can be read as numbers."""
+        return self.kind in (*MODEL_KINDS, "constant")
 
 
 @dataclass(frozen=True)
@@ -46,7 +87,7 @@ class TableSchema:
 
     Parameters
     ----------
-    kind : str
+    container : str
         The kind of table: "numpy", "pandas", "polars" or "pyarrow".
     named : bool
         Whether the columns had names.
@@ -56,51 +97,35 @@ class TableSchema:
         Rows at fit.
     """
 
-    kind: str
+    container: str
     named: bool
     columns: tuple[Column, ...]
     n_rows: int
 
-    @classmethod
-    def from_frame(cls, frame: Frame) -> TableSchema:
-        """Find every column's role.
-
-        Parameters
-        ----------
-        frame : Frame
-            The table to fit on.
-
-        Returns
-        -------
-        TableSchema
-
-        Raises
-        ------
-        DataError
-            When no column of numbers has an observed value.
-        """
-        columns = [Column(n, d, "passed") for n, d in zip(frame.names, frame.dtypes, strict=True)]
-        for k, position in enumerate(frame.numeric):
-            columns[position] = _numeric_column(frame, k, position)
-        if all(columns[position].role == "empty" for position in frame.numeric):
-            raise DataError(
-                "No column of numbers has an observed value, so there is nothing to learn from. "
-                "Give a table with at least one observed number."
-            )
-        return cls(frame.kind, frame.named, tuple(columns), len(frame.values))
-
-    def places(self, *roles: str) -> list[int]:
-        """Return the positions of the columns with one of these roles."""
-        return [p for p, column in enumerate(self.columns) if column.role in roles]
+    @property
+    def coded(self) -> list[int]:
+        """Positions of the columns that can be read as numbers; `values` of a table has these columns."""
+        return [p for p, column in enumerate(self.columns) if column.coded]
 
     @property
-    def numeric(self) -> list[int]:
-        """Positions of the columns of numbers."""
-        return self.places("model", "constant", "empty")
+    def model(self) -> list[int]:
+        """Positions of the columns that the networks see."""
+        return [p for p, column in enumerate(self.columns) if column.in_model]
 
-    def among_numeric(self, *roles: str) -> BoolArray:
-        """Return a mask over the columns of numbers: those with one of these roles."""
-        return np.array([self.columns[p].role in roles for p in self.numeric], dtype=bool)
+    @property
+    def empty(self) -> list[int]:
+        """Positions of the columns without an observed value."""
+        return [p for p, column in enumerate(self.columns) if column.kind == "empty"]
+
+    @property
+    def holed(self) -> list[int]:
+        """Positions of the columns that had holes at fit and are used or filled: those that get an indicator."""
+        return [p for p, c in enumerate(self.columns) if c.missing and (c.coded or c.kind == "empty")]
+
+    def among_coded(self, *, model: bool = False, role: str = "") -> BoolArray:
+        """Return a mask over the coded columns: those the networks see, or those with a role."""
+        columns = [self.columns[p] for p in self.coded]
+        return np.array([c.in_model if model else c.role == role for c in columns], dtype=bool)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain objects, as JSON holds them."""
@@ -109,15 +134,5 @@ class TableSchema:
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> TableSchema:
         """Undo `to_dict`."""
-        return cls(given["kind"], given["named"], tuple(Column(**c) for c in given["columns"]), given["n_rows"])
-
-
-def _numeric_column(frame: Frame, k: int, position: int) -> Column:
-    values = frame.values[:, k]
-    seen = values[~np.isnan(values)]
-    name, dtype, missing = frame.names[position], frame.dtypes[position], len(values) - len(seen)
-    if not len(seen):
-        return Column(name, dtype, "empty", missing)
-    if seen.min() == seen.max():
-        return Column(name, dtype, "constant", missing, float(seen[0]))
-    return Column(name, dtype, "model", missing)
+        columns = tuple(Column(**column | {"levels": tuple(column["levels"])}) for column in given["columns"])
+        return cls(given["container"], given["named"], columns, given["n_rows"])

@@ -1,35 +1,31 @@
-"""CSV and Parquet files: read as Arrow tables, written with every observed cell as it stood."""
+"""Tables in files, CSV and Parquet: read as Arrow tables, written with every observed cell as it stood."""
 
 from __future__ import annotations
 
-__all__ = ["FORMATS", "TableFile", "as_fitted", "format_of", "read_table", "write_table"]
+__all__ = ["FORMATS", "MISSING_MARKS", "TableFile", "as_fitted", "format_of", "read_table", "write_table"]
 
-import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
+from mcflow.data.cells import MISSING_MARKS, observed
+from mcflow.data.csv_reader import CsvSource, read_csv
+from mcflow.data.csv_writer import write_csv
 from mcflow.data.files import replacing
+from mcflow.data.parquet_tables import ParquetSource, read_parquet, write_parquet
 from mcflow.data.schema import TableSchema
-from mcflow.errors import DataError, ParameterError, did_you_mean
+from mcflow.data.streams import STREAM, compress, decompress, read_stream, write_stream
+from mcflow.errors import DataError, OutputError, ParameterError, did_you_mean
+
+_TEXT_ENDINGS = [kind + packed for kind in (".csv", ".tsv") for packed in ("", ".gz", ".zst")]
 
 #: File endings that can be read and written.
-FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+FORMATS = dict.fromkeys(_TEXT_ENDINGS, "csv") | {".parquet": "parquet", ".pq": "parquet"}
 
-#: What stands for a missing cell in a CSV file: pandas' list, and the "?" of many older files.
-MISSING_MARKS = frozenset(
-    {
-        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A"),
-        *("NA", "NULL", "NaN", "None", "n/a", "nan", "null", "?"),
-    }
-)
-
-_WHOLE = r"^[+-]?\d+$"
-_LEADING_ZERO = r"^[+-]?0\d"
+_PARQUET_MAGIC = b"PAR1"
+#: How the names of types begin that hold fractions.
+_FRACTIONS = ("double", "float", "halffloat")
 
 
 @dataclass(frozen=True)
@@ -42,14 +38,32 @@ class TableFile:
         The columns, typed.
     texts : pyarrow.Table or None
         For CSV, every cell as it was written.
+    ending : str, default=""
+        One of `FORMATS`, the ending of the file; of standard input, what would fit.
+    csv : CsvSource
+        For CSV, what the file looked like.
+    parquet : ParquetSource
+        For Parquet, what the file looked like.
     """
 
     table: pa.Table
     texts: pa.Table | None = None
+    ending: str = ""
+    csv: CsvSource = field(default_factory=CsvSource)
+    parquet: ParquetSource = field(default_factory=ParquetSource)
 
 
 def format_of(path: Path) -> str:
     """Return "csv" or "parquet" by a file's ending.
+
+    Parameters
+    ----------
+    path : Path
+        The file. "-" stands for standard input or output, and is taken for CSV.
+
+    Returns
+    -------
+    str
 
     Raises
     ------
@@ -58,12 +72,19 @@ def format_of(path: Path) -> str:
 
     Examples
     --------
-    >>> format_of(Path("rows.pq"))
-    'parquet'
+    >>> format_of(Path("rows.pq")), format_of(Path("rows.csv.gz"))
+    ('parquet', 'csv')
     """
-    found = FORMATS.get(path.suffix.lower())
+    return "csv" if path == STREAM else FORMATS[_ending(path)]
+
+
+def _ending(path: Path) -> str:
+    """Return a file's ending, with what comes before .gz or .zst."""
+    suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
+    last, both = "".join(suffixes[-1:]), "".join(suffixes)
+    found = next((ending for ending in (both, last) if ending in FORMATS), None)
     if found is None:
-        hint = did_you_mean(path.suffix.lower(), FORMATS)
+        hint = did_you_mean(last, FORMATS) or did_you_mean(both, FORMATS)
         raise ParameterError(f"{path} ends in {path.suffix!r}, but has to end in one of {', '.join(FORMATS)}.{hint}")
     return found
 
@@ -74,7 +95,7 @@ def read_table(path: Path) -> TableFile:
     Parameters
     ----------
     path : Path
-        The file; its ending says the format.
+        The file; its ending says the format. "-" reads standard input, where the first bytes say it.
 
     Returns
     -------
@@ -87,58 +108,35 @@ def read_table(path: Path) -> TableFile:
     FileNotFoundError
         When there is no such file.
     """
-    kind = format_of(path)
+    if path == STREAM:
+        data = read_stream()
+        return _read("standard input", data, ".parquet" if data.startswith(_PARQUET_MAGIC) else ".csv")
+    ending = _ending(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
+    return _read(str(path), path.read_bytes(), ending)
+
+
+def _read(name: str, data: bytes, ending: str) -> TableFile:
+    kind = FORMATS[ending]
     try:
-        return _read_csv(path) if kind == "csv" else TableFile(pq.read_table(path))
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as {kind}: {error}. Check the file, or give another one.") from error
+        if kind == "parquet":
+            table, source = read_parquet(data)
+            return TableFile(table, None, ending, parquet=source)
+        read = read_csv(decompress(data, ending), name, _separator(ending))
+        return TableFile(read.table, read.texts, ending, read.source)
+    except DataError:
+        raise
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise DataError(f"{name} cannot be read as {kind}: {error}. Check the file, or give another one.") from error
 
 
-def _read_csv(path: Path) -> TableFile:
-    with path.open(newline="", encoding="utf-8-sig") as handle:
-        header = next(csv.reader(handle), [])
-    if not header:
-        raise DataError(f"{path} is empty. Give a file with a header line and rows.")
-    if len(set(header)) < len(header):
-        twice = sorted({name for name in header if header.count(name) > 1})
-        raise DataError(f"{path} names these columns more than once: {', '.join(twice)}. Give each its own name.")
-    texts = pyarrow.csv.read_csv(
-        path,
-        # In a file of one column an empty line is a missing cell, not nothing.
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(header) > 1),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types={name: pa.string() for name in header}, strings_can_be_null=False
-        ),
-    )
-    typed = [_typed(texts.column(name)) for name in texts.column_names]
-    return TableFile(pa.table(typed, names=texts.column_names), texts)
-
-
-def _typed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Read a column of text as whole numbers or numbers when every cell allows it, else leave it as text."""
-    trimmed = pc.utf8_trim_whitespace(column)
-    missing = pc.is_in(trimmed, value_set=pa.array(sorted(MISSING_MARKS)))
-    cells = pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
-    seen = cells.drop_null()
-    if not len(seen) or (pc.any(pc.match_substring_regex(seen, _LEADING_ZERO)).as_py() and _all_whole(seen)):
-        return cells
-    kinds = (pa.int64(), pa.float64()) if _all_whole(seen) else (pa.float64(),)
-    for kind in kinds:
-        try:
-            return cells.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    return cells
-
-
-def _all_whole(seen: pa.ChunkedArray) -> bool:
-    return bool(pc.all(pc.match_substring_regex(seen, _WHOLE)).as_py())
+def _separator(ending: str) -> str:
+    return "\t" if ending.startswith(".tsv") else ","
 
 
 def as_fitted(source: TableFile, schema: TableSchema) -> TableFile:
-    """Read columns of whole numbers as numbers where the table of the fit had fractions.
+    """Read columns with the types that they had in the table of the fit, where the cells allow it.
 
     Parameters
     ----------
@@ -150,17 +148,24 @@ def as_fitted(source: TableFile, schema: TableSchema) -> TableFile:
     Returns
     -------
     TableFile
-        A CSV file does not say its types, and a few rows may happen to hold whole numbers only.
+        A CSV file does not say its types. A few rows may happen to hold whole numbers only where the fit had
+        fractions, or nothing but numbers where it had words.
     """
     if source.texts is None:
         return source
-    table = source.table
-    for column in schema.columns:
-        place = table.schema.get_field_index(str(column.name))
-        whole = place >= 0 and pa.types.is_integer(table.schema.field(place).type)
-        if whole and column.dtype.startswith("float"):
-            table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
-    return TableFile(table, source.texts)
+    known = {str(column.name): column.dtype for column in schema.columns}
+    names = source.table.column_names
+    columns = [
+        _as_typed(typed, text, known.get(name, ""))
+        for name, typed, text in zip(names, source.table.columns, source.texts.columns, strict=True)
+    ]
+    return replace(source, table=pa.table(columns, names=names))
+
+
+def _as_typed(typed: pa.ChunkedArray, text: pa.ChunkedArray, dtype: str) -> pa.ChunkedArray:
+    if dtype.startswith(_FRACTIONS) and pa.types.is_integer(typed.type):
+        return typed.cast(pa.float64())
+    return observed(text) if "string" in dtype and not pa.types.is_string(typed.type) else typed
 
 
 def write_table(path: Path, filled: pa.Table, source: TableFile) -> None:
@@ -169,49 +174,53 @@ def write_table(path: Path, filled: pa.Table, source: TableFile) -> None:
     Parameters
     ----------
     path : Path
-        The file to make or to replace; its ending says the format.
+        The file to make or to replace; its ending says the format. "-" writes to standard output, in the format of
+        the source.
     filled : pyarrow.Table
         The source's table without its holes.
     source : TableFile
         Where it came from: its observed cells are written as they stood there.
+
+    Raises
+    ------
+    DataError
+        When the table has not the rows of its source.
+    OutputError
+        When the file cannot be written.
     """
-    if format_of(path) == "csv":
-        columns = [_texts(filled, name, source) for name in filled.column_names]
-        with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as handle:
-            writer = csv.writer(handle, lineterminator="\n")
-            writer.writerow(filled.column_names)
-            writer.writerows(zip(*columns, strict=True))
+    if filled.num_rows != source.table.num_rows:
+        raise DataError(
+            f"The filled table has {filled.num_rows} rows, and its source has {source.table.num_rows}. "
+            "Give the source that was filled."
+        )
+    ending = _unpacked(source.ending) if path == STREAM else _ending(path)
+    try:
+        data = _content(filled, source, ending)
+    except UnicodeEncodeError as error:
+        lacking, encoding = error.object[error.start : error.end], source.csv.dialect.encoding
+        raise OutputError(f"{path} cannot be written as {encoding}, which lacks {lacking!r}.") from error
+    if path == STREAM:
+        write_stream(data)
     else:
         with replacing(path) as temporary:
-            pq.write_table(_with_schema(filled, source.table.schema), temporary, compression="zstd")
+            temporary.write_bytes(data)
 
 
-def _texts(filled: pa.Table, name: str, source: TableFile) -> list[str]:
-    """Return a column's cells as text: those of the source where it had a value."""
-    values = filled.column(name).to_pylist()
-    fresh = ["" if value is None else str(value) for value in values]
-    if source.texts is None or name not in source.texts.column_names:
-        return fresh
-    old = source.texts.column(name).to_pylist()
-    if not _is_number(filled.schema.field(name).type):
-        return [str(text) for text in old]
-    missing = source.table.column(name).is_null().to_pylist()
-    return [new if hole else text for new, text, hole in zip(fresh, old, missing, strict=True)]
+def _unpacked(ending: str) -> str:
+    return ending.removesuffix(".gz").removesuffix(".zst") or ".csv"
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+def _content(filled: pa.Table, source: TableFile, ending: str) -> bytes:
+    if FORMATS[ending] == "parquet":
+        return write_parquet(filled, source.table, source.parquet)
+    return compress(write_csv(filled, source.table, source.texts, _csv_for(source, ending)), ending)
 
 
-def _with_schema(filled: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Give a filled table the types and metadata of its source, for the columns both have."""
-    fields = [_field(filled.schema.field(name), schema) for name in filled.column_names]
-    return filled.cast(pa.schema(fields, metadata=schema.metadata))
-
-
-def _field(field: pa.Field, schema: pa.Schema) -> pa.Field:
-    """Return the source's field, unless its type cannot hold the numbers that were filled in."""
-    if field.name not in schema.names:
-        return field
-    source = schema.field(field.name)
-    return field if _is_number(field.type) and not _is_number(source.type) else source
+def _csv_for(source: TableFile, ending: str) -> CsvSource:
+    """Return what a CSV file has to look like: as the source, unless the endings ask for another separator."""
+    dialect, separator = source.csv.dialect, _separator(ending)
+    if dialect.separator == separator or (source.texts is not None and separator == _separator(source.ending)):
+        return source.csv
+    if separator == "," and dialect.decimal == ",":
+        separator = ";"
+    return replace(source.csv, dialect=replace(dialect, separator=separator), layout=None)

@@ -1,4 +1,4 @@
-"""What every table imputer shares: frames, schema, names, indicators, and observed cells left alone."""
+"""What every table imputer shares: frames, schema, constraints, names, indicators, and observed cells left alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ __all__ = ["TableImputer"]
 
 import abc
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,8 +15,11 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from mcflow.config import check_parameter
-from mcflow.data.frames import Frame, build_frame, convert, read_frame
-from mcflow.data.schema import TableSchema
+from mcflow.data.constraints import Constraints
+from mcflow.data.frames import Frame, add_columns, build_frame, convert, read_frame, select, whole_columns
+from mcflow.data.planning import Wishes, plan_table
+from mcflow.data.schema import Column, TableSchema
+from mcflow.data.series import cells_of, type_named
 from mcflow.errors import DataError
 from mcflow.typing import Array, FloatArray
 
@@ -24,29 +28,39 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
     """Base of all imputers of tables.
 
     A subclass learns in `_fit_values` from the columns that vary, and fills them in `_fill_values`; everything
-    that has to do with frames, names and columns that need no model happens here.
+    that has to do with frames, names, kinds and constraints happens here.
 
     Attributes
     ----------
     schema_ : TableSchema
-        Columns and their roles.
+        Columns, their kinds and roles.
+    constraints_ : Constraints
+        What may be filled in.
     n_features_in_ : int
         Columns at fit.
     feature_names_in_ : ndarray of str
         Their names, when all have one.
     """
 
-    add_indicator: bool
-    keep_empty_features: bool
+    kinds: Mapping[Any, str] | None = None
+    roles: Mapping[Any, str] | None = None
+    bounds: Mapping[Any, tuple[Any, Any]] | None = None
+    allowed: Mapping[Any, Any] | None = None
+    rules: Sequence[str] | None = None
+    unseen: str = "error"
+    restore_integers: bool = False
+    add_indicator: bool = False
+    keep_empty_features: bool = False
     schema_: TableSchema
+    constraints_: Constraints
 
     @abc.abstractmethod
-    def _fit_values(self, values: FloatArray) -> None:
-        """Learn from the columns that vary, of shape (n_rows, n_columns), NaN where missing."""
+    def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
+        """Learn from the codes of the columns that vary, NaN where missing, and from their bounds."""
 
     @abc.abstractmethod
     def _fill_values(self, values: FloatArray) -> FloatArray:
-        """Return the same columns without a hole."""
+        """Return the same columns without a hole, numbers perhaps outside their bounds."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a table with holes.
@@ -54,8 +68,7 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
-            numpy, pandas, polars or pyarrow. NaN and null are missing. Columns that are not numbers are
-            handed through untouched by `transform`.
+            numpy, pandas, polars or pyarrow. NaN and null are missing.
         y : None
             Not used; scikit-learn's convention.
 
@@ -66,26 +79,37 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         Raises
         ------
         DataError
-            When the table cannot be learned from: no rows, no column of numbers, infinite values.
+            When the table cannot be learned from: no rows, nothing observed, infinite values.
         ParameterError
             When a parameter is out of range.
         """
         self._check_parameters()
         frame = read_frame(X)
-        schema = TableSchema.from_frame(frame)
-        if schema.places("empty") and not self.keep_empty_features:
-            empty = [schema.columns[p].name for p in schema.places("empty")]
-            warnings.warn(
-                f"Skipping features without any observed values: {empty}. At least one observed value is needed to "
-                "fill a column; keep_empty_features=True keeps such columns and fills them with 0.",
-                stacklevel=2,
-            )
-        self._fit_values(frame.values[:, schema.among_numeric("model")])
-        self._remember(schema)
+        schema, constraints = plan_table(frame, self._wishes())
+        values = frame.codes(schema)
+        if schema.empty and not self.keep_empty_features:
+            self._warn_of_empty([schema.columns[p].name for p in schema.empty])
+        model = schema.among_coded(model=True)
+        columns = [schema.columns[p] for p in schema.model]
+        self._fit_values(values[:, model], columns, constraints.low[model], constraints.high[model])
+        self._remember(schema, constraints)
         return self
 
-    def _remember(self, schema: TableSchema) -> None:
+    def _wishes(self) -> Wishes:
+        given = {name: getattr(self, name) for name in ("kinds", "roles", "bounds", "allowed", "rules")}
+        return Wishes(**{name: value for name, value in given.items() if value is not None})
+
+    @staticmethod
+    def _warn_of_empty(names: list[Any]) -> None:
+        warnings.warn(
+            f"Skipping features without any observed values: {names}. At least one observed value is needed to "
+            "fill a column; keep_empty_features=True keeps such columns, numbers filled with 0.",
+            stacklevel=3,
+        )
+
+    def _remember(self, schema: TableSchema, constraints: Constraints) -> None:
         self.schema_ = schema
+        self.constraints_ = constraints
         self.n_features_in_ = len(schema.columns)
         if schema.named:
             self.feature_names_in_ = np.array([column.name for column in schema.columns], dtype=object)
@@ -113,77 +137,81 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         Raises
         ------
         DataError
-            When the columns are not those of the fit.
+            When the columns are not those of the fit, or hold levels that it did not see.
         """
         check_is_fitted(self)
-        frame = self._read(X)
-        filled = frame.fill(self._filled(frame.values))
-        return self._outgoing(self._arrange(frame, filled))
+        frame, values = self._read(X)
+        filled = self._completed(values)
+        for k, position in enumerate(self.schema_.coded):
+            if not self.schema_.columns[position].filled:
+                filled[:, k] = values[:, k]
+        return self._outgoing(frame, values, frame.fill(self.schema_, values, filled))
 
-    def _filled(self, values: FloatArray) -> FloatArray:
-        """Return all columns of numbers without a hole, those without observed values as zeros."""
-        filled = np.where(np.isnan(values), 0.0, values)
-        for k, position in enumerate(self.schema_.numeric):
+    def _completed(self, values: FloatArray) -> FloatArray:
+        """Return all coded columns without a hole, within the constraints."""
+        missing = np.isnan(values)
+        hidden = values.copy()
+        hidden[:, self.schema_.among_coded(role="targets_only")] = np.nan
+        filled = hidden.copy()
+        model = self.schema_.among_coded(model=True)
+        if model.any() and np.isnan(hidden[:, model]).any():
+            filled[:, model] = self._fill_values(hidden[:, model])
+        for k, position in enumerate(self.schema_.coded):
             column = self.schema_.columns[position]
-            if column.role == "constant":
-                filled[:, k] = np.where(np.isnan(values[:, k]), column.value, values[:, k])
-        modelled = self.schema_.among_numeric("model")
-        if modelled.any() and np.isnan(values[:, modelled]).any():
-            filled[:, modelled] = self._fill_values(values[:, modelled])
-        return filled
+            if not column.in_model:
+                filled[:, k] = column.low
+        return self.constraints_.apply(np.where(missing, filled, values), missing)
 
-    def _arrange(self, frame: Frame, filled: Any) -> Any:
-        """Drop empty columns and add indicators."""
-        drop = set() if self.keep_empty_features else set(self.schema_.places("empty"))
-        keep = [p for p in range(self.n_features_in_) if p not in drop]
-        indicators = self._indicators(frame.values)
-        if frame.kind == "numpy":
-            return np.column_stack([filled[:, keep], *indicators.values()]) if drop or indicators else filled
-        if not drop and not indicators:
-            return filled
-        import narwhals as nw
+    def _outgoing(self, frame: Frame, values: FloatArray, filled: Any) -> Any:
+        """Drop empty columns, add indicators, and give the kind of table that was asked for."""
+        keep = self._kept()
+        indicators = self._indicators(frame)
+        if frame.container == "numpy":
+            filled[:, self.schema_.empty] = np.nan_to_num(filled[:, self.schema_.empty])
+            whole = len(keep) == self.n_features_in_ and not indicators
+            return filled if whole else np.column_stack([filled[:, keep], *indicators.values()])
+        if self.keep_empty_features and self.schema_.empty:
+            filled = add_columns(filled, self._zeros(frame))
+        if self.restore_integers:
+            filled = whole_columns(filled, [c.name for c in self.schema_.columns if c.kind == "integer"])
+        if len(keep) < self.n_features_in_:
+            filled = select(filled, keep)
+        filled = add_columns(filled, indicators) if indicators else filled
+        wanted = _get_output_config("transform", self)["dense"]
+        return filled if wanted == "default" else convert(filled, wanted)
 
-        native = nw.from_native(filled, eager_only=True)[:, keep]
-        added = [nw.new_series(name, v, backend=native.implementation) for name, v in indicators.items()]
-        return native.with_columns(*added).to_native()
+    def _kept(self) -> list[int]:
+        drop = set() if self.keep_empty_features else set(self.schema_.empty)
+        return [p for p in range(self.n_features_in_) if p not in drop]
 
-    def _indicators(self, values: FloatArray) -> dict[str, FloatArray]:
+    def _zeros(self, frame: Frame) -> dict[Any, Array]:
+        """Return the empty columns of numbers, filled with 0."""
+        numbers = [p for p in self.schema_.empty if self.schema_.columns[p].dtype in ("double", "float")]
+        zeros = {}
+        for p in numbers:
+            array = frame.arrow(p)
+            if array is not None and array.null_count:
+                zeros[frame.names[p]] = np.nan_to_num(array.to_numpy(zero_copy_only=False).astype(np.float64))
+        return zeros
+
+    def _indicators(self, frame: Frame) -> dict[str, FloatArray]:
         if not self.add_indicator:
             return {}
-        missing = np.isnan(values)
-        places = [(k, p) for k, p in enumerate(self.schema_.numeric) if self.schema_.columns[p].missing]
         names = self._names_in(None)
-        return {f"missingindicator_{names[p]}": missing[:, k].astype(np.float64) for k, p in places}
+        return {f"missingindicator_{names[p]}": frame.missing(p).astype(np.float64) for p in self.schema_.holed}
 
-    def _outgoing(self, result: Any) -> Any:
-        wanted = _get_output_config("transform", self)["dense"]
-        if wanted == "default" or isinstance(result, np.ndarray):
-            return result
-        return convert(result, wanted)
-
-    def _read(self, X: Any) -> Frame:
-        """Read a table and make sure that its columns are those of the fit."""
-        frame = read_frame(X, numeric=self._known_numeric(X))
+    def _read(self, X: Any) -> tuple[Frame, FloatArray]:
+        """Read a table, make sure that its columns are those of the fit, and return it with its codes."""
+        frame = read_frame(X)
         self._check_columns(frame)
-        return frame
-
-    def _known_numeric(self, X: Any) -> list[int] | None:
-        """Return which positions have to be numbers, when X has the right number of columns to ask for them."""
-        shape = getattr(X, "shape", None)
-        fits = shape is not None and len(shape) == 2 and shape[1] == self.n_features_in_
-        return self.schema_.numeric if fits and self._same_names(X) else None
-
-    def _same_names(self, X: Any) -> bool:
-        names = getattr(X, "column_names", None) or getattr(X, "columns", None)
-        known = getattr(self, "feature_names_in_", None)
-        return names is None or known is None or [str(n) for n in names] == list(known)
+        return frame, frame.codes(self.schema_, self.unseen)
 
     def _check_columns(self, frame: Frame) -> None:
         class_name = type(self).__name__
         known = getattr(self, "feature_names_in_", None)
         if known is not None and frame.named:
-            self._check_names(list(known), frame.names)
-        elif known is not None and frame.kind == "numpy":
+            _check_names(list(known), frame.names)
+        elif known is not None and frame.container == "numpy":
             warnings.warn(
                 f"X does not have valid feature names, but {class_name} was fitted with feature names", stacklevel=4
             )
@@ -194,21 +222,6 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
                 f"X has {len(frame.names)} features, but {class_name} is expecting {self.n_features_in_} features as "
                 "input. Give the columns that the model was fitted on."
             )
-
-    @staticmethod
-    def _check_names(known: list[str], given: list[str]) -> None:
-        if known == given:
-            return
-        message = "The feature names should match those that were passed during fit.\n"
-        new = [name for name in given if name not in set(known)]
-        gone = [name for name in known if name not in set(given)]
-        if new:
-            message += "Feature names unseen at fit time:\n" + _bullets(new)
-        if gone:
-            message += "Feature names seen at fit time, yet now missing:\n" + _bullets(gone)
-        if not new and not gone:
-            message += "Feature names must be in the same order as they were in fit.\n"
-        raise DataError(message)
 
     def _names_in(self, input_features: Any) -> Array:
         names: Array = _check_feature_names_in(self, input_features)
@@ -228,32 +241,39 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         """
         check_is_fitted(self, "n_features_in_")
         names = self._names_in(input_features)
-        drop = set() if self.keep_empty_features else set(self.schema_.places("empty"))
-        kept = [name for p, name in enumerate(names) if p not in drop]
+        kept = [names[p] for p in self._kept()]
         if self.add_indicator:
-            kept += [f"missingindicator_{names[p]}" for p in self.schema_.numeric if self.schema_.columns[p].missing]
+            kept += [f"missingindicator_{names[p]}" for p in self.schema_.holed]
         return np.array(kept, dtype=object)
 
-    def _new_table(self, values: FloatArray) -> Any:
-        """Build a table of the kind seen at fit from complete columns of numbers, all but the empty ones."""
-        columns: dict[Any, Array] = {}
-        for k, position in enumerate(self.schema_.places("model", "constant")):
-            column = self.schema_.columns[position]
-            numbers: Array = values[:, k]
-            columns[column.name] = _as_dtype(numbers, column.dtype)
-        return build_frame(self.schema_.kind, columns)
+    def _new_table(self, codes: FloatArray) -> Any:
+        """Build a table of the kind seen at fit from the codes of all coded columns."""
+        columns = [self.schema_.columns[p] for p in self.schema_.coded]
+        cells = {c.name: cells_of(codes[:, k], c, type_named(c.dtype)) for k, c in enumerate(columns)}
+        return build_frame(self.schema_.container, cells)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
-def _as_dtype(numbers: FloatArray, dtype: str) -> Array:
-    if "int" in dtype:
-        return np.rint(numbers).astype(np.int64)
-    return numbers.astype(np.float32) if dtype == "float32" else numbers
+def _check_names(known: list[str], given: list[str]) -> None:
+    if known == given:
+        return
+    message = "The feature names should match those that were passed during fit.\n"
+    new = [name for name in given if name not in set(known)]
+    gone = [name for name in known if name not in set(given)]
+    if new:
+        message += "Feature names unseen at fit time:\n" + _bullets(new)
+    if gone:
+        message += "Feature names seen at fit time, yet now missing:\n" + _bullets(gone)
+    if not new and not gone:
+        message += "Feature names must be in the same order as they were in fit.\n"
+    raise DataError(message)
 
 
 def _bullets(names: list[str], most: int = 5) -> str:

@@ -12,19 +12,22 @@ import torch
 
 import mcflow
 from mcflow.config import Settings
-from mcflow.data.codecs import RangeCodec
+from mcflow.data.codecs import TableCodec
+from mcflow.data.constraints import Constraints
 from mcflow.data.files import read_tensors, write_tensors
 from mcflow.data.schema import TableSchema
 from mcflow.errors import ModelFileError
+from mcflow.imputers.model import FlowModel
 from mcflow.imputers.table import MCFlowImputer, choose_device
+from mcflow.latent.heads import LevelHead
 from mcflow.masks.initial import Marginals
 from mcflow.training.history import History
 from mcflow.training.stages import stage_tensors, stages_from
 from mcflow.typing import Array, Header
 
 KIND = "model"
-#: Parameters that belong to the fit that was, not to the model.
-FORGOTTEN = ("checkpoint_dir", "random_state")
+#: Parameters that are kept in another form, or belong to the fit that was.
+FORGOTTEN = ("checkpoint_dir", "random_state", "kinds", "roles", "bounds", "allowed", "rules")
 
 
 def save(imputer: MCFlowImputer, path: str | Path) -> None:
@@ -40,7 +43,7 @@ def save(imputer: MCFlowImputer, path: str | Path) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(imputer)
-    write_tensors(Path(path), KIND, _header(imputer), _tensors(imputer))
+    write_tensors(Path(path), KIND, _header(imputer), _tensors(imputer.model_))
 
 
 def load(path: str | Path, *, device: str = "auto") -> MCFlowImputer:
@@ -56,7 +59,8 @@ def load(path: str | Path, *, device: str = "auto") -> MCFlowImputer:
     Returns
     -------
     MCFlowImputer
-        Its answers equal the saved one's bit for bit on the same device.
+        Its answers equal the saved one's bit for bit on the same device. What was said about columns is in `schema_`
+        and `constraints_`, not in the parameters.
 
     Raises
     ------
@@ -80,6 +84,7 @@ def _header(imputer: MCFlowImputer) -> Header:
         "parameters": parameters | {"random_state": imputer.seed_},
         "settings": imputer.settings_.to_dict(),
         "schema": imputer.schema_.to_dict(),
+        "constraints": imputer.constraints_.to_dict(),
         "seed": imputer.seed_,
         "n_stages": len(imputer.stages_),
         "history": imputer.history_.to_dict(),
@@ -91,26 +96,37 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _tensors(imputer: MCFlowImputer) -> dict[str, Array]:
-    tensors = {name: tensor.detach().cpu().numpy() for name, tensor in stage_tensors(imputer.stages_).items()}
-    return tensors | {
-        "low": imputer.codec_.low,
-        "span": imputer.codec_.span,
-        "quantiles": imputer.marginals_.quantiles,
-    }
+def _tensors(model: FlowModel) -> dict[str, Array]:
+    tensors = {name: tensor.detach().cpu().numpy() for name, tensor in stage_tensors(model.stages).items()}
+    for k, head in model.heads.items():
+        tensors |= {f"head.{k}.weight": head.weight.numpy(), f"head.{k}.bias": head.bias.numpy()}
+    box = np.stack((model.box.low.numpy(), model.box.high.numpy()))
+    return tensors | model.codec.tensors() | {"quantiles": model.marginals.quantiles, "box": box}
 
 
 def _build(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImputer:
     parameters: dict[str, Any] = header["parameters"]
     imputer = MCFlowImputer(**parameters | {"device": device})
+    schema = TableSchema.from_dict(header["schema"])
     imputer.settings_ = Settings.from_dict(header["settings"])
     imputer.seed_ = header["seed"]
-    imputer.history_ = History.from_dict(header["history"])
+    imputer.model_ = _model(header, arrays, schema, imputer.settings_, choose_device(device))
+    imputer.stages_, imputer.history_ = imputer.model_.stages, imputer.model_.history
     imputer.n_epochs_ = len(imputer.history_.epochs)
-    imputer.codec_ = RangeCodec(arrays["low"], arrays["span"])
-    imputer.marginals_ = Marginals(arrays["quantiles"])
-    place = choose_device(device)
-    tensors = {name: torch.from_numpy(array).to(place) for name, array in arrays.items() if "stage." in name}
-    imputer.stages_ = stages_from(tensors, header["n_stages"], imputer.settings_)
-    imputer._remember(TableSchema.from_dict(header["schema"]))
+    imputer._remember(schema, Constraints.from_dict(header["constraints"]))
     return imputer
+
+
+def _model(
+    header: Header, arrays: dict[str, Array], schema: TableSchema, settings: Settings, device: torch.device
+) -> FlowModel:
+    codec = TableCodec.from_tensors([schema.columns[p] for p in schema.model], arrays)
+    box = arrays["box"][0], arrays["box"][1]
+    model = FlowModel(settings, codec, Marginals(arrays["quantiles"]), box, header["seed"])
+    model.history = History.from_dict(header["history"])
+    stages = {name: torch.from_numpy(array).to(device) for name, array in arrays.items() if name.startswith("stage.")}
+    model.stages = stages_from(stages, header["n_stages"], settings)
+    for k in model.levels if model.stages else ():
+        weight, bias = (torch.from_numpy(arrays[f"head.{k}.{part}"]) for part in ("weight", "bias"))
+        model.heads[k] = LevelHead(weight, bias)
+    return model

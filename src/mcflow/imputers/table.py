@@ -4,24 +4,34 @@ from __future__ import annotations
 
 __all__ = ["MCFlowImputer", "choose_device"]
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from mcflow.config import OVERRIDES, Settings, resolve
-from mcflow.data.codecs import RangeCodec
+from mcflow.data.checking import CheckReport, check_table
+from mcflow.data.codecs import TableCodec
+from mcflow.data.schema import LEVEL_KINDS, Column
 from mcflow.errors import DataError, ParameterError
 from mcflow.imputers.base import TableImputer
+from mcflow.imputers.model import FlowModel
 from mcflow.masks.initial import Marginals
 from mcflow.random import Streams, seed_from
-from mcflow.training import Callback, Checkpointer, History, ProgressDisplay, Stage, Trainer, complete_through
+from mcflow.training import Callback, Checkpointer, ProgressDisplay
 from mcflow.training.checkpoint import fingerprint
-from mcflow.training.stages import ROWS_AT_ONCE
-from mcflow.training.threads import one_thread_when_small
 from mcflow.typing import FloatArray, RandomState
+
+
+def _has_levels(imputer: MCFlowImputer) -> bool:
+    """Tell whether there is a probability to ask for; an imputer that is not fitted says so itself."""
+    if hasattr(imputer, "model_") and not imputer.model_.levels:
+        raise AttributeError("The table of the fit had no column of levels, so there are no probabilities to ask for.")
+    return True
 
 
 class MCFlowImputer(TableImputer):
@@ -30,7 +40,27 @@ class MCFlowImputer(TableImputer):
     Parameters
     ----------
     preset : {"paper"}, default="paper"
-        The settings to start from. "paper" is the method of the MCFlow paper to the letter.
+        The settings to start from. "paper" is the method of the MCFlow paper.
+    kinds : dict, optional
+        Kinds of columns, where the one that was found is not right: "continuous", "integer", "boolean", "category",
+        "ordered", "datetime"; "text" or "identifier" leaves a column alone. Keys are names, or positions for arrays.
+    roles : dict, optional
+        What columns are used for: "ignore" passes one through; "predictors_only" uses it and never fills it;
+        "targets_only" fills it and does not use it to fill others; "outcome" does neither.
+    bounds : dict, optional
+        Pairs of lowest and highest value that may be filled in, None for open, such as ``{"age": (0, 120)}``. The
+        observed range when not given.
+    allowed : dict, optional
+        Lists of the only values that may be filled in, or "observed" for those that were seen.
+    rules : list of str, optional
+        Comparisons that filled rows have to meet, such as ``["low <= high", "age >= 18"]``.
+    unseen : {"error", "missing"}, default="error"
+        What to do with a level that the fit did not see.
+    restore_integers : bool, default=False
+        Give columns of floats that hold whole numbers back as integers.
+    scaling : {"range", "auto"}, optional
+        How numbers are scaled (paper: by their observed range); "auto" maps hard columns, with heavy tails or many
+        equal values, by rank.
     max_epochs : int, optional
         Passes over the rows, at most; the preset's value when None (paper: 500).
     batch_size : int, optional
@@ -75,8 +105,8 @@ class MCFlowImputer(TableImputer):
     -----
     The flow G maps rows to a standard normal latent space and is trained by maximum likelihood on the filled rows;
     H maps latent points to likelier ones that agree with the observed cells. At every epoch that is a power of two
-    the missing cells are refilled with G⁻¹(H(G(x))), both networks are kept, and G starts anew. Constant columns
-    need no model and are filled with their value.
+    the missing cells are refilled with G⁻¹(H(G(x))), both networks are kept, and G starts anew. Levels enter as a few
+    noisy zeros and ones, and their probabilities are read off the completed rows. Constant columns need no model.
 
     References
     ----------
@@ -98,6 +128,14 @@ class MCFlowImputer(TableImputer):
         self,
         *,
         preset: str = "paper",
+        kinds: Mapping[Any, str] | None = None,
+        roles: Mapping[Any, str] | None = None,
+        bounds: Mapping[Any, tuple[Any, Any]] | None = None,
+        allowed: Mapping[Any, Any] | None = None,
+        rules: Sequence[str] | None = None,
+        unseen: str = "error",
+        restore_integers: bool = False,
+        scaling: str | None = None,
         max_epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -112,6 +150,14 @@ class MCFlowImputer(TableImputer):
         verbose: bool = False,
     ) -> None:
         self.preset = preset
+        self.kinds = kinds
+        self.roles = roles
+        self.bounds = bounds
+        self.allowed = allowed
+        self.rules = rules
+        self.unseen = unseen
+        self.restore_integers = restore_integers
+        self.scaling = scaling
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -125,19 +171,19 @@ class MCFlowImputer(TableImputer):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit_values(self, values: FloatArray) -> None:
+    def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
         settings = resolve(self.preset, **{name: getattr(self, name) for name in OVERRIDES})
         seed = self._seed()
-        history, stages = History(ending="nothing to learn"), list[Stage]()
-        codec = RangeCodec.from_values(values)
-        scaled = codec.encode(values)
-        marginals = Marginals.from_values(scaled)
-        if values.shape[1]:
-            history, stages = self._train(scaled, marginals, settings, seed)
-        # Assigned together at the end: a fit that fails leaves an earlier one as it was.
-        self.settings_, self.seed_, self.codec_, self.marginals_ = settings, seed, codec, marginals
-        self.history_, self.stages_ = history, stages
-        self.n_epochs_ = len(history.epochs)
+        streams = Streams(seed)
+        codec = TableCodec.from_values(values, columns, settings.data.scaling)
+        model = FlowModel(settings, codec, Marginals.from_values(values), codec.box(low, high), seed)
+        if columns:
+            callbacks = self._callbacks(values, settings, seed)
+            model.fit(values, streams, choose_device(self.device), callbacks)
+        # Assigned at the end: a fit that fails leaves an earlier one as it was.
+        self.model_, self.settings_, self.seed_ = model, settings, seed
+        self.history_, self.stages_ = model.history, model.stages
+        self.n_epochs_ = len(self.history_.epochs)
 
     def _seed(self) -> int:
         """Return the fit's seed: a stopped fit without a fixed one goes on with the seed it had."""
@@ -147,46 +193,61 @@ class MCFlowImputer(TableImputer):
                 return found
         return seed_from(self.random_state)
 
-    def _train(
-        self, scaled: FloatArray, marginals: Marginals, settings: Settings, seed: int
-    ) -> tuple[History, list[Stage]]:
-        streams = Streams(seed)
-        rows = marginals.fill(scaled, streams.fill.random(scaled.shape))
-        device = choose_device(self.device)
-        trainer = Trainer(
-            settings,
-            torch.from_numpy(rows).to(device, torch.float32),
-            torch.from_numpy(np.isnan(scaled)).to(device),
-            streams,
-            self._callbacks(scaled, settings, seed),
-        )
-        try:
-            stages = trainer.train()
-        finally:
-            for callback in trainer.callbacks:
-                callback.close()
-        return trainer.history, stages
-
-    def _callbacks(self, scaled: FloatArray, settings: Settings, seed: int) -> list[Callback]:
+    def _callbacks(self, values: FloatArray, settings: Settings, seed: int) -> list[Callback]:
         callbacks: list[Callback] = []
         if self.checkpoint_dir is not None:
-            identity = fingerprint(scaled, {"seed": seed, "settings": settings.to_dict()})
+            identity = fingerprint(values, {"seed": seed, "settings": settings.to_dict()})
             callbacks.append(Checkpointer(Path(self.checkpoint_dir), identity, seed))
         if self.verbose:
             callbacks.append(ProgressDisplay())
         return callbacks
 
     def _fill_values(self, values: FloatArray) -> FloatArray:
-        holes = np.isnan(values).any(axis=1)
-        scaled = self.codec_.encode(values[holes])
-        first = self.marginals_.fill_rows(scaled, self.seed_)
-        device = self.stages_[0].flow.theta.device
-        rows = torch.from_numpy(first).to(device, torch.float32)
-        missing = torch.from_numpy(np.isnan(scaled)).to(device)
-        through = complete_through(self.stages_, rows, missing)
-        filled = values.copy()
-        filled[holes] = self.codec_.decode(through.cpu().numpy().astype(np.float64))
-        return np.where(np.isnan(values), filled, values)
+        return self.model_.fill(values)
+
+    @available_if(_has_levels)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> dict[Any, Any]:
+        """Return the probability of every level, for every column of levels that is filled.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The same columns as at fit.
+
+        Returns
+        -------
+        dict
+            By column, a table of the same kind as X with a row for each of its rows and a column for each level. Where
+            a cell is observed, its level has probability 1.
+        """
+        check_is_fitted(self)
+        frame, values = self._read(X)
+        hidden = values.copy()
+        hidden[:, self.schema_.among_coded(role="targets_only")] = np.nan
+        model = self.schema_.among_coded(model=True)
+        found = self.model_.probabilities(hidden[:, model], values[:, model]) if model.any() else {}
+        tables = {}
+        for k, position in enumerate(self.schema_.model):
+            column = self.schema_.columns[position]
+            if column.kind in LEVEL_KINDS and column.filled:
+                tables[column.name] = frame.table_like(dict(zip(column.levels, found[k].T, strict=True)))
+        return tables
+
+    def check(self, X: Any) -> CheckReport:
+        """Compare new data with what was fitted, without filling or raising.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            New rows.
+
+        Returns
+        -------
+        CheckReport
+            What differs, as a plain object; `str` gives it as text.
+        """
+        check_is_fitted(self)
+        return check_table(X, self.schema_, self.constraints_)
 
     def score_samples(self, X: Any) -> FloatArray:
         """Return each row's log-density by the flow of the last stage, in the table's own units.
@@ -202,15 +263,9 @@ class MCFlowImputer(TableImputer):
             The density of the columns of numbers that vary; others play no part.
         """
         check_is_fitted(self)
-        values = self._read(X).values
-        modelled = self.schema_.among_numeric("model")
+        _, values = self._read(X)
         self._need_model()
-        rows = torch.from_numpy(self.codec_.encode(self._filled(values)[:, modelled]))
-        flow = self.stages_[-1].flow
-        with torch.inference_mode(), one_thread_when_small(rows.numel()):
-            parts = [flow.log_prob(part) for part in rows.to(flow.theta).split(ROWS_AT_ONCE)]
-        log_density: FloatArray = torch.cat(parts).cpu().numpy().astype(np.float64)
-        return log_density - self.codec_.log_volume()
+        return self.model_.log_density(self._completed(values)[:, self.schema_.among_coded(model=True)])
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Any:
         """Draw new rows from the flow of the last stage.
@@ -232,19 +287,19 @@ class MCFlowImputer(TableImputer):
         self._need_model()
         if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
             raise ParameterError(f"n_samples is {n_samples!r}, but has to be a whole number of at least 1.")
-        generator = torch.Generator().manual_seed(seed_from(random_state))
-        drawn = self.stages_[-1].flow.sample(int(n_samples), generator).cpu().numpy()
-        values = np.empty((n_samples, len(self.schema_.places("model", "constant"))))
-        decoded = iter(self.codec_.decode(drawn.astype(np.float64)).T)
-        for k, position in enumerate(self.schema_.places("model", "constant")):
+        drawn = self.model_.sample(int(n_samples), seed_from(random_state))
+        codes = np.empty((n_samples, len(self.schema_.coded)))
+        codes[:, self.schema_.among_coded(model=True)] = drawn
+        for k, position in enumerate(self.schema_.coded):
             column = self.schema_.columns[position]
-            values[:, k] = column.value if column.role == "constant" else next(decoded)
-        return self._new_table(values)
+            if not column.in_model:
+                codes[:, k] = column.low
+        return self._new_table(self.constraints_.apply(codes, np.ones(codes.shape, dtype=bool)))
 
     def _need_model(self) -> None:
         if not self.stages_:
             raise DataError(
-                "Every column of numbers was constant at fit, so there is no density to ask. "
+                "Every column was constant at fit, so there is no density to ask. "
                 "Fit on a table in which at least one column varies."
             )
 

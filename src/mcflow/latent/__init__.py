@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mcflow.latent.heads import LevelHead
 from mcflow.latent.mapper import LatentMapper
 
-__all__ = ["LatentMapper"]
+__all__ = ["LatentMapper", "LevelHead"]

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mcflow.data.frames import read_frame
-from mcflow.data.schema import TableSchema
+from mcflow.data.frames import Frame, read_frame
+from mcflow.data.schema import LEVEL_KINDS, Column, TableSchema
+from mcflow.data.series import cells_of
+from mcflow.typing import FloatArray
 
 
 def summarise(schema: TableSchema, before: Any, after: Any) -> dict[str, Any]:
@@ -25,50 +27,43 @@ def summarise(schema: TableSchema, before: Any, after: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        Totals and, under "columns", a dictionary a column: its name, role, missing and filled cells, and the means of
-        its observed and of its filled cells.
+        Totals and, under "columns", a dictionary a column: its name, kind and role, missing and filled cells, and what
+        is typical of its observed and of its filled cells: the mean of numbers and times, the commonest level.
     """
-    old = read_frame(before, numeric=schema.numeric)
-    kept = {name: k for k, name in enumerate(_numeric_names(after))}
-    new = read_frame(after)
-    columns = []
-    for position, column in enumerate(schema.columns):
-        entry: dict[str, Any] = {"name": str(column.name), "dtype": column.dtype, "role": column.role}
-        if column.role == "passed":
-            entry |= {"missing": _nulls(before, position), "filled": 0}
-        else:
-            values = old.values[:, schema.numeric.index(position)]
-            filled = new.values[:, kept[column.name]] if column.name in kept else None
-            entry |= _compare(values, filled)
-        columns.append(entry)
-    missing = sum(entry["missing"] for entry in columns)
+    old, new = read_frame(before), read_frame(after)
+    columns = [_column(old, new, position, column) for position, column in enumerate(schema.columns)]
     return {
-        "rows": len(old.values),
-        "cells": len(old.values) * len(columns),
-        "missing": missing,
+        "rows": old.n_rows,
+        "cells": old.n_rows * len(columns),
+        "missing": sum(entry["missing"] for entry in columns),
         "filled": sum(entry["filled"] for entry in columns),
         "columns": columns,
     }
 
 
-def _compare(values: np.ndarray[Any, Any], filled: np.ndarray[Any, Any] | None) -> dict[str, Any]:
-    holes = np.isnan(values)
-    seen = values[~holes]
-    entry: dict[str, Any] = {"missing": int(holes.sum()), "filled": 0}
-    entry["observed_mean"] = float(seen.mean()) if len(seen) else None
-    if filled is not None and holes.any():
-        fills = filled[holes]
-        entry |= {"filled": int((~np.isnan(fills)).sum()), "filled_mean": float(fills.mean())}
+def _column(old: Frame, new: Frame, position: int, column: Column) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": str(column.name), "kind": column.kind, "role": column.role}
+    holes = old.missing(position)
+    entry |= {"missing": int(holes.sum()), "filled": 0}
+    if column.name not in new.names:
+        return entry
+    place = new.names.index(column.name)
+    done = holes & ~new.missing(place)
+    entry["filled"] = int(done.sum())
+    if column.coded:
+        codes = new.column_codes(place, column, "missing")
+        entry |= {"observed_typical": _typical(codes[~holes], column), "filled_typical": _typical(codes[done], column)}
     return entry
 
 
-def _numeric_names(table: Any) -> list[Any]:
-    frame = read_frame(table)
-    return [frame.names[position] for position in frame.numeric]
-
-
-def _nulls(table: Any, position: int) -> int:
-    import narwhals as nw
-
-    frame = nw.from_native(table, eager_only=True, pass_through=True)
-    return int(frame[:, position].is_null().sum()) if isinstance(frame, nw.DataFrame) else 0
+def _typical(codes: FloatArray, column: Column) -> Any:
+    """Return the mean of numbers and times, or the commonest level, None of nothing."""
+    codes = codes[~np.isnan(codes)]
+    if not len(codes):
+        return None
+    if (column.base or column.kind) in LEVEL_KINDS:
+        return column.levels[int(np.bincount(codes.astype(np.int64)).argmax())]
+    mean = codes.mean(keepdims=True)
+    if (column.base or column.kind) == "datetime":
+        return str(cells_of(mean, column)[0].as_py())[:19]
+    return float(mean[0])

@@ -6,9 +6,10 @@ from mcflow.training.callbacks import Callback, ProgressDisplay
 from mcflow.training.checkpoint import Checkpointer
 from mcflow.training.history import Epoch, History
 from mcflow.training.loop import Trainer
-from mcflow.training.stages import Stage, complete, complete_through
+from mcflow.training.stages import Box, Stage, complete, complete_through
 
 __all__ = [
+    "Box",
     "Callback",
     "Checkpointer",
     "Epoch",

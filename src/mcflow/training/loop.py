@@ -22,7 +22,7 @@ from mcflow.training.callbacks import Callback
 from mcflow.training.history import Epoch, History
 from mcflow.training.objectives import gradients, seen_weights
 from mcflow.training.schedule import is_refill_epoch, is_stable
-from mcflow.training.stages import Stage, complete
+from mcflow.training.stages import Box, Stage, complete
 from mcflow.training.threads import one_thread_when_small
 
 
@@ -41,6 +41,8 @@ class Trainer:
         Where every random number comes from.
     callbacks : sequence of Callback
         Told of the beginning, of every epoch and of the end.
+    box : Box, optional
+        Bounds of refilled cells, by default the observed range.
 
     Attributes
     ----------
@@ -56,13 +58,16 @@ class Trainer:
         rows: Tensor,
         missing: Tensor,
         streams: Streams,
+        *,
         callbacks: Sequence[Callback] = (),
+        box: Box | None = None,
     ) -> None:
         self.settings = settings
         self.rows = rows
         self.missing = missing
         self.streams = streams
         self.callbacks = callbacks
+        self.box = box
         self.history = History()
         self.stages: list[Stage] = []
         self.epoch = 0
@@ -70,13 +75,13 @@ class Trainer:
         mapper = LatentMapper(rows.shape[1], settings.latent.n_layers, streams.weights)
         self.mapper = mapper.to(rows.device)
         self.latent_adam = FlatAdam(self.mapper.phi.detach(), settings.train.learning_rate)
+        masks = draw_masks(settings.flow.n_couplings, rows.shape[1], streams.weights)
+        self._first_flow = RealNVP(masks, n_layers=settings.flow.n_layers, generator=streams.weights)
         self.restart_flow()
 
     def restart_flow(self) -> None:
-        """Start G anew: other masks, other weights, a fresh optimiser."""
-        config, generator = self.settings.flow, self.streams.weights
-        masks = draw_masks(config.n_couplings, self.rows.shape[1], generator)
-        self.use_flow(RealNVP(masks, n_layers=config.n_layers, generator=generator))
+        """Start G anew, from the weights it began with and with a fresh optimiser."""
+        self.use_flow(copy.deepcopy(self._first_flow))
 
     def use_flow(self, flow: RealNVP) -> None:
         """Train this flow from now on, with a fresh optimiser."""
@@ -149,5 +154,5 @@ class Trainer:
 
     def _keep_stage(self) -> None:
         stage = Stage(self.flow, copy.deepcopy(self.mapper))
-        self.rows = complete(stage, self.rows, self.missing)
+        self.rows = complete(stage, self.rows, self.missing, self.box)
         self.stages.append(stage)

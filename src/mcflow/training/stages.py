@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Stage", "complete", "complete_through", "flow_from", "stage_tensors", "stages_from"]
+__all__ = ["Box", "Stage", "complete", "complete_through", "flow_from", "fold", "stage_tensors", "stages_from"]
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,47 +26,84 @@ class Stage(NamedTuple):
     mapper: LatentMapper
 
 
-def complete(stage: Stage, rows: Tensor, missing: Tensor) -> Tensor:
+class Box(NamedTuple):
+    """The bounds of every place of a row, infinite where open; each of shape (n_places,)."""
+
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def unit(cls, n_places: int) -> Box:
+        """Return [0, 1] for every place: the observed range."""
+        return cls(torch.zeros(n_places), torch.ones(n_places))
+
+    def to(self, device: torch.device) -> Box:
+        """Return the bounds on a device, in the networks' precision."""
+        return Box(self.low.to(device, torch.float32), self.high.to(device, torch.float32))
+
+
+def fold(x: Tensor, box: Box) -> Tensor:
+    """Reflect what lies outside the bounds back into them, so that nothing heaps up at a bound.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n_rows, n_places)
+    box : Box
+
+    Returns
+    -------
+    Tensor of shape (n_rows, n_places)
+        Values inside the bounds as they were.
+    """
+    low, high = box
+    span = high - low
+    wave = low + span - (torch.remainder(x - low, 2 * span) - span).abs()
+    mirrored = torch.where(x < low, 2 * low - x, 2 * high - x)
+    folded = torch.where(span.isfinite(), wave, mirrored)
+    outside = (x < low) | (x > high)
+    return torch.where(outside, folded, x).maximum(low).minimum(high)
+
+
+def complete(stage: Stage, rows: Tensor, missing: Tensor, box: Box | None = None) -> Tensor:
     r"""Fill the missing cells once: :math:`\dot x = \tilde x \odot \bar m + g^{-1}(h(g(\dot x))) \odot m`.
 
     Parameters
     ----------
     stage : Stage
         The networks.
-    rows : Tensor of shape (n_rows, n_columns)
-        Filled rows, scaled.
-    missing : Tensor of shape (n_rows, n_columns)
+    rows : Tensor of shape (n_rows, n_places)
+        Filled rows, in network units.
+    missing : Tensor of shape (n_rows, n_places)
         Boolean mask, True where missing.
+    box : Box, optional
+        Bounds of the answer, by default the observed range.
 
     Returns
     -------
-    Tensor of shape (n_rows, n_columns)
+    Tensor of shape (n_rows, n_places)
         New rows; observed cells as they were.
 
     Notes
     -----
-    The answer is kept within the observed range of its column, [0, 1] in scaled units, as the authors' program does
-    though their text does not say it: a young flow sends some rows far outside.
+    A young flow sends some rows far outside the range of the data. The authors' program clips its answers to the
+    range, though their text does not say so; here they are reflected into it.
     """
-    return complete_through([stage], rows, missing)
+    return complete_through([stage], rows, missing, box)
 
 
-def complete_through(stages: Sequence[Stage], rows: Tensor, missing: Tensor) -> Tensor:
+def complete_through(stages: Sequence[Stage], rows: Tensor, missing: Tensor, box: Box | None = None) -> Tensor:
     """Fill the missing cells by every stage in turn, first to last; see `complete`."""
+    bounds = (box or Box.unit(rows.shape[1])).to(rows.device)
     with torch.inference_mode(), one_thread_when_small(rows.numel()):
-        return torch.cat([_through(stages, r, m) for r, m in _batches(rows, missing)])
+        return torch.cat([_through(stages, r, m, bounds) for r, m in _batches(rows, missing)])
 
 
-def _through(stages: Sequence[Stage], rows: Tensor, missing: Tensor) -> Tensor:
+def _through(stages: Sequence[Stage], rows: Tensor, missing: Tensor, box: Box) -> Tensor:
     for stage in stages:
-        rows = _complete(stage, rows, missing)
+        z_hat, _ = stage.mapper.run(stage.flow.run(rows, keep=False).out)
+        x_hat = stage.flow.run(z_hat, inverse=True, keep=False).out
+        rows = torch.where(missing, fold(x_hat, box), rows)
     return rows
-
-
-def _complete(stage: Stage, rows: Tensor, missing: Tensor) -> Tensor:
-    z_hat, _ = stage.mapper.run(stage.flow.run(rows, keep=False).out)
-    x_hat = stage.flow.run(z_hat, inverse=True, keep=False).out
-    return torch.where(missing, x_hat.clamp_(0, 1), rows)
 
 
 def _batches(rows: Tensor, missing: Tensor) -> zip[tuple[Tensor, Tensor]]:

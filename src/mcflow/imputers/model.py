@@ -1,0 +1,196 @@
+"""The fitted model behind the imputer: codes in, codes out."""
+
+from __future__ import annotations
+
+__all__ = ["FlowModel"]
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mcflow.config import Settings
+from mcflow.data.codecs import LevelCode, TableCodec
+from mcflow.latent.heads import LevelHead
+from mcflow.masks.initial import Marginals
+from mcflow.random import Streams
+from mcflow.training import Box, Callback, History, Stage, Trainer, complete_through
+from mcflow.training.stages import ROWS_AT_ONCE
+from mcflow.training.threads import one_thread_when_small
+from mcflow.typing import BoolArray, FloatArray
+
+#: Share of the observed cells that is hidden to fit the heads.
+HIDDEN_SHARE = 0.2
+#: Hidden cells that are enough for a head, and rows that are looked at together.
+ENOUGH_CELLS, MANY_ROWS, MOST_ROUNDS = 5_000, 25_000, 20
+
+
+class FlowModel:
+    """Flow, latent network and heads of levels, with the codec around them.
+
+    Parameters
+    ----------
+    settings : Settings
+        The preset with its overrides.
+    codec : TableCodec
+        Between codes and network units.
+    marginals : Marginals
+        Of the codes, for the first fill.
+    box : tuple of ndarray of shape (n_places,)
+        Bounds in network units.
+    seed : int
+        The seed of the fit.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        codec: TableCodec,
+        marginals: Marginals,
+        box: tuple[FloatArray, FloatArray],
+        seed: int,
+    ) -> None:
+        self.settings = settings
+        self.codec = codec
+        self.marginals = marginals
+        self.box = Box(torch.from_numpy(box[0]), torch.from_numpy(box[1]))
+        self.seed = seed
+        self.history = History(ending="nothing to learn")
+        self.stages: list[Stage] = []
+        self.heads: dict[int, LevelHead] = {}
+
+    def fit(
+        self, values: FloatArray, streams: Streams, device: torch.device, callbacks: Sequence[Callback] = ()
+    ) -> None:
+        """Learn from codes with holes.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+            NaN where missing.
+        streams : Streams
+            Where every random number comes from.
+        device : torch.device
+            Where to compute.
+        callbacks : sequence of Callback
+            Told of the progress.
+        """
+        first = self.marginals.fill(values, streams.fill.random(values.shape))
+        rows = torch.from_numpy(self.codec.encode(first, streams.fill)).to(device, torch.float32)
+        missing = torch.from_numpy(self.codec.spread(np.isnan(values))).to(device)
+        trainer = Trainer(self.settings, rows, missing, streams, callbacks=callbacks, box=self.box)
+        try:
+            self.stages = trainer.train()
+        finally:
+            for callback in callbacks:
+                callback.close()
+        self.history = trainer.history
+        self._fit_heads(values, streams.fill)
+
+    @property
+    def levels(self) -> dict[int, int]:
+        """The columns of levels, with how many they have."""
+        return {k: c.n_levels for k, c in enumerate(self.codec.coders) if isinstance(c, LevelCode)}
+
+    def _fit_heads(self, values: FloatArray, rng: np.random.Generator) -> None:
+        """Hide observed cells, complete the rows, and learn the levels that were hidden."""
+        if not self.levels:
+            return
+        rows: dict[int, list[Tensor]] = {k: [] for k in self.levels}
+        hidden: dict[int, list[Tensor]] = {k: [] for k in self.levels}
+        n_rows = min(len(values), MANY_ROWS)
+        for _ in range(min(MOST_ROUNDS, math.ceil(ENOUGH_CELLS / (HIDDEN_SHARE * n_rows)))):
+            some = values[rng.permutation(len(values))[:n_rows]]
+            hide = (rng.random(some.shape) < HIDDEN_SHARE) & ~np.isnan(some)
+            holed = np.where(hide, np.nan, some)
+            done = self._complete(holed, self.marginals.fill(holed, rng.random(some.shape)))
+            for k in self.levels:
+                rows[k].append(done[torch.from_numpy(hide[:, k])])
+                hidden[k].append(torch.from_numpy(some[hide[:, k], k]).long())
+        for k, n_levels in self.levels.items():
+            seen = values[~np.isnan(values[:, k]), k].astype(np.int64)
+            counts = torch.from_numpy(np.bincount(seen, minlength=n_levels)).float()
+            with one_thread_when_small(n_levels * self.codec.n_places):
+                self.heads[k] = LevelHead.fit(torch.cat(rows[k]), torch.cat(hidden[k]), counts)
+
+    def _complete(self, values: FloatArray, first: FloatArray) -> Tensor:
+        """Complete rows in network units, on the CPU."""
+        device = self.stages[0].flow.theta.device
+        rows = torch.from_numpy(self.codec.encode(first)).to(device, torch.float32)
+        missing = torch.from_numpy(self.codec.spread(np.isnan(values))).to(device)
+        return complete_through(self.stages, rows, missing, self.box).cpu()
+
+    def fill(self, values: FloatArray) -> FloatArray:
+        """Complete new rows.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+            Codes, NaN where missing.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns)
+            Numbers as the networks have them, levels as the likeliest.
+        """
+        holes = np.isnan(values).any(axis=1)
+        holed = values[holes]
+        done = self._complete(holed, self.marginals.fill_rows(holed, self.seed))
+        filled = values.copy()
+        filled[holes] = np.where(np.isnan(holed), self._decode(done, np.isnan(holed)), holed)
+        return filled
+
+    def _decode(self, done: Tensor, missing: BoolArray) -> FloatArray:
+        """Turn completed rows into codes; levels are looked up only where they are missing."""
+        values = np.zeros(missing.shape)
+        network = done.numpy().astype(np.float64)
+        for k, (coder, place) in enumerate(zip(self.codec.coders, self.codec.places, strict=True)):
+            if isinstance(coder, LevelCode):
+                values[missing[:, k], k] = self._likeliest(done[torch.from_numpy(missing[:, k])], k)
+            else:
+                values[:, k] = coder.decode(network[:, place.start])
+        return values
+
+    def _likeliest(self, rows: Tensor, column: int) -> FloatArray:
+        parts = [self.heads[column].probabilities(part).argmax(1) for part in rows.split(ROWS_AT_ONCE)]
+        return torch.cat(parts).numpy().astype(np.float64)
+
+    def probabilities(self, values: FloatArray, seen: FloatArray) -> dict[int, FloatArray]:
+        """Return the probability of every level.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+            Codes to complete from, NaN where missing.
+        seen : ndarray of shape (n_rows, n_columns)
+            Codes as they were observed: there a level has probability 1.
+
+        Returns
+        -------
+        dict of ndarray of shape (n_rows, n_levels)
+            By column.
+        """
+        done = self._complete(values, self.marginals.fill_rows(values, self.seed))
+        found = {}
+        for k, n_levels in self.levels.items():
+            chances = self.heads[k].probabilities(done).numpy().astype(np.float64)
+            known = ~np.isnan(seen[:, k])
+            chances[known] = np.eye(n_levels)[seen[known, k].astype(np.int64)]
+            found[k] = chances
+        return found
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Return each complete row's log-density by the last flow, in the units of the codes."""
+        flow = self.stages[-1].flow
+        rows = torch.from_numpy(self.codec.encode(values)).to(flow.theta)
+        with torch.inference_mode(), one_thread_when_small(rows.numel()):
+            parts = [flow.log_prob(part) for part in rows.split(ROWS_AT_ONCE)]
+        network: FloatArray = torch.cat(parts).cpu().numpy().astype(np.float64)
+        return network + self.codec.log_slope(values)
+
+    def sample(self, n_rows: int, seed: int) -> FloatArray:
+        """Draw new rows from the last flow, as codes."""
+        drawn = self.stages[-1].flow.sample(n_rows, torch.Generator().manual_seed(seed))
+        return self.codec.decode(drawn.cpu().numpy().astype(np.float64))

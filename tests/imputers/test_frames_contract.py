@@ -1,0 +1,386 @@
+"""The contract of tables: whatever the container and its columns, only holes change, and into what fits there."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcflow import MCFlowImputer
+from mcflow.errors import McflowWarning
+
+TEXTS = ("a", "b", "", " ", "Ä", "日本", "nan", "3", "a,b", "a\n")
+NAMES = ("a", "b c", "", "naïve", "列 1", "x\ty", "3", "None", 'quo"te', "x0")
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+ZONES = (None, "UTC", "Europe/Berlin", "Asia/Kathmandu", "+05:30")
+#: Seconds from 1700 to 2200, which all units can hold.
+EARLIEST, LATEST = -8_520_336_000, 7_258_118_400
+
+#: What a column that was made as one kind may be found to be, besides constant and empty.
+FOUND = {
+    "continuous": {"continuous", "integer"},
+    "integer": {"integer", "identifier"},
+    "boolean": {"boolean", "integer"},
+    "category": {"category", "integer", "identifier"},
+    "ordered": {"ordered", "category", "integer"},
+    "datetime": {"datetime"},
+    "identifier": {"identifier", "integer", "category"},
+    "text": {"text", "identifier", "category"},
+    "other": {"other"},
+    "empty": set(),
+}
+NUMBERS = ("continuous", "integer", "boolean", "empty")
+LEFT_ALONE = ("empty", "identifier", "text", "other")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A column as it was made: Arrow cells, or plain objects of several types."""
+
+    kind: str
+    cells: Any
+
+
+@st.composite
+def numbers(draw: st.DrawFn, whole: bool) -> tuple[list[Any], pa.DataType]:
+    if not whole or draw(st.booleans()):
+        width = draw(st.sampled_from([32, 64]))
+        values = st.floats(-(2.0**100), 2.0**100, width=width)
+        pool = draw(st.lists(values.map(round).map(float) if whole else values, min_size=1, max_size=8))
+        return pool, pa.float32() if width == 32 else pa.float64()
+    kind = draw(st.sampled_from([pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64()]))
+    limits = np.iinfo(kind.to_pandas_dtype())
+    start = draw(st.sampled_from([0, int(limits.min), int(limits.max) - 100, int(limits.max) // 2]))
+    return draw(st.lists(st.integers(start, min(start + 100, int(limits.max))), min_size=1, max_size=8)), kind
+
+
+@st.composite
+def times(draw: st.DrawFn) -> tuple[list[Any], pa.DataType]:
+    form = draw(st.sampled_from(["date32", "date64", "timestamp", "timestamp", "duration"]))
+    if form in ("date32", "date64"):
+        days = draw(st.lists(st.integers(EARLIEST // 86_400, LATEST // 86_400), min_size=1, max_size=8))
+        return [dt.date(1970, 1, 1) + dt.timedelta(day) for day in days], getattr(pa, form)()
+    unit = draw(st.sampled_from(list(UNITS)))
+    step = draw(st.sampled_from([1, UNITS[unit], 3600 * UNITS[unit]]))
+    ends = [bound * UNITS[unit] // step for bound in (EARLIEST, LATEST)]
+    pool = [count * step for count in draw(st.lists(st.integers(*ends), min_size=1, max_size=8))]
+    return pool, pa.duration(unit) if form == "duration" else pa.timestamp(unit, draw(st.sampled_from(ZONES)))
+
+
+@st.composite
+def levels(draw: st.DrawFn, ordered: bool) -> tuple[list[Any], pa.DataType]:
+    pool: list[Any] = draw(st.lists(st.sampled_from(TEXTS), min_size=1, max_size=6, unique=True))
+    texts = draw(st.sampled_from([pa.string(), pa.large_string()]))
+    if not ordered and draw(st.booleans()):
+        return pool, texts
+    if draw(st.integers(0, 3)) == 0:
+        return [7 - place for place in range(len(pool))], pa.dictionary(pa.int32(), pa.int64(), ordered)
+    return pool, pa.dictionary(draw(st.sampled_from([pa.int8(), pa.int32()])), texts, ordered)
+
+
+OTHERS = (
+    ([[1, 2], [], [3]], pa.list_(pa.int64())),
+    ([decimal.Decimal("1.50"), decimal.Decimal("-2.25")], pa.decimal128(9, 2)),
+    ([dt.time(1, 2), dt.time(23, 59, 59)], pa.time64("us")),
+    ([b"x", b"\xff"], pa.binary()),
+    ([{"u": 1}, {"u": 2}], pa.struct([("u", pa.int64())])),
+    ([1, "a", 2.5, (1, 2), True], None),
+)
+
+POOLS = {
+    "continuous": numbers(whole=False),
+    "integer": numbers(whole=True),
+    "boolean": st.just(([True, False], pa.bool_())),
+    "category": levels(ordered=False),
+    "ordered": levels(ordered=True),
+    "datetime": times(),
+    "other": st.sampled_from(OTHERS),
+    "empty": st.sampled_from([pa.null(), pa.float64(), pa.float32(), pa.int64(), pa.string(), pa.bool_()]).map(
+        lambda kind: ([None], kind)
+    ),
+}
+
+
+@st.composite
+def columns(draw: st.DrawFn, kinds: tuple[str, ...], n_rows: int) -> Made:
+    kind = draw(st.sampled_from(kinds))
+    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    holes = rng.random(n_rows) < draw(st.sampled_from([0.0, 0.2, 0.7]))
+    if kind == "identifier" and draw(st.booleans()):
+        return Made(kind, pa.array(np.arange(n_rows) + 100))
+    if kind in ("identifier", "text"):
+        texts = [f"t{i if kind == 'identifier' or i % 5 else 0}" for i in range(n_rows)]
+        return Made(kind, pa.array(texts, mask=holes))
+    pool, found = draw(POOLS[kind])
+    constant = draw(st.integers(0, 5)) == 0
+    picks = rng.integers(0, 1 if constant else len(pool), n_rows)
+    if found is not None and pa.types.is_dictionary(found):
+        return Made(kind, coded(pool, pa.array(picks, found.index_type, mask=holes), found))
+    hole = np.nan if found is not None and pa.types.is_floating(found) and draw(st.booleans()) else None
+    cells = [hole if empty else pool[pick] for pick, empty in zip(picks, holes, strict=True)]
+    return Made(kind, cells if found is None else arrow(cells, found))
+
+
+def arrow(cells: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return cells in an Arrow type; times are given as counts of their unit."""
+    counted = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
+    return pa.array(cells, pa.int64()).cast(kind) if counted else pa.array(cells, kind)
+
+
+def coded(pool: list[Any], places: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a dictionary array with all of a pool as its levels, used or not."""
+    return pa.DictionaryArray.from_arrays(places, pa.array(pool, kind.value_type), ordered=kind.ordered)
+
+
+@st.composite
+def tables(draw: st.DrawFn, kinds: tuple[str, ...]) -> list[Made]:
+    """Return columns of equal length, the first of which can be learned from."""
+    n_rows = draw(st.integers(5, 40))
+    first = draw(columns(("continuous", "integer", "boolean"), n_rows))
+    if all(map(is_hole, first.cells.to_pylist())):
+        first = Made("integer", pa.array(np.arange(n_rows) % 3))
+    return [first, *draw(st.lists(columns(kinds, n_rows), max_size=4))]
+
+
+def is_hole(cell: Any) -> bool:
+    return cell is None or cell is pd.NA or cell is pd.NaT or (isinstance(cell, float | np.floating) and cell != cell)
+
+
+def objects(made: Made) -> list[Any]:
+    return made.cells if isinstance(made.cells, list) else made.cells.to_pylist()
+
+
+def to_floats(table: list[Made], dtype: str) -> np.ndarray:
+    cells = [[np.nan if cell is None else float(cell) for cell in objects(made)] for made in table]
+    return np.array(cells, dtype=dtype).T
+
+
+def to_objects(table: list[Made]) -> np.ndarray:
+    return pd.DataFrame({k: pd.Series(objects(made), dtype=object) for k, made in enumerate(table)}).to_numpy()
+
+
+def nullable(cells: pa.Array) -> pd.Series:
+    kinds = {str(kind): getattr(pd, f"{word}Dtype")() for word, kind in NULLABLE.items()}
+    return cells.to_pandas(types_mapper=lambda kind: kinds.get(str(kind)))
+
+
+NULLABLE = {
+    **{f"{sign}Int{bits}": getattr(pa, f"{sign}int{bits}".lower())() for sign in ("", "U") for bits in (8, 16, 32, 64)},
+    **{"Float32": pa.float32(), "Float64": pa.float64(), "Boolean": pa.bool_(), "String": pa.string()},
+}
+
+
+def arrow_backed(cells: pa.Array) -> pd.Series:
+    return pd.Series(pd.arrays.ArrowExtensionArray(in_chunks(cells)))
+
+
+def in_chunks(cells: pa.Array) -> pa.ChunkedArray:
+    return pa.chunked_array([cells[:2], cells[2:]])
+
+
+def to_pandas(table: list[Made], series: Callable[[pa.Array], pd.Series]) -> pd.DataFrame:
+    made = [pd.Series(m.cells, dtype=object) if isinstance(m.cells, list) else series(m.cells) for m in table]
+    return pd.concat(dict(enumerate(made)), axis=1)
+
+
+def to_polars(made: Made) -> pl.Series:
+    if isinstance(made.cells, list):
+        return pl.Series(made.cells, dtype=pl.Object)
+    kind = made.cells.type
+    if not pa.types.is_dictionary(kind):
+        return pl.Series(made.cells)
+    if pa.types.is_integer(kind.value_type):
+        return pl.Series(made.cells.dictionary_decode())
+    texts = made.cells.dictionary.to_pylist()
+    return pl.Series(made.cells.to_pylist(), dtype=pl.Enum(texts) if kind.ordered else pl.Categorical)
+
+
+def to_arrow(made: Made) -> pa.ChunkedArray:
+    plain = isinstance(made.cells, list)
+    return in_chunks(pa.array([None if c is None else repr(c).encode() for c in made.cells]) if plain else made.cells)
+
+
+PANDAS = {
+    "pandas": lambda cells: cells.to_pandas(),
+    "pandas with objects": lambda cells: pd.Series(cells.to_pylist(), dtype=object),
+    "pandas nullable": nullable,
+    "pandas on arrow": arrow_backed,
+}
+CONTAINERS = ("float64", "float32", "objects", *PANDAS, "polars", "pyarrow")
+
+
+@st.composite
+def frames(draw: st.DrawFn, container: str, kinds: tuple[str, ...] = tuple(FOUND)) -> tuple[Any, list[str]]:
+    """Return a table in a container, and the kind that each of its columns was made as."""
+    table = draw(tables(NUMBERS if container.startswith("float") else kinds))
+    names = draw(st.permutations(NAMES))[: len(table)]
+    if container.startswith("float"):
+        native = to_floats(table, container)
+    elif container == "objects":
+        native = to_objects(table)
+    elif container == "polars":
+        native = pl.DataFrame([to_polars(made).alias(name) for made, name in zip(table, names, strict=True)])
+    elif container == "pyarrow":
+        native = pa.table([to_arrow(made) for made in table], names=names)
+    else:
+        native = to_pandas(table, PANDAS[container])
+        native.index = draw(indexes(len(native)))
+        if draw(st.integers(0, 3)):
+            native.columns = names
+    return native, [made.kind for made in table]
+
+
+def indexes(n_rows: int) -> st.SearchStrategy[pd.Index]:
+    return st.sampled_from(
+        [
+            pd.RangeIndex(n_rows),
+            pd.Index(np.arange(n_rows) // 2, name="twice"),
+            pd.Index([f"r{row % 7}" for row in range(n_rows)]),
+            pd.Index(np.arange(n_rows)[::-1] * 0.5),
+            pd.date_range("2020", periods=n_rows, freq="h", tz="UTC"),
+            pd.MultiIndex.from_arrays([["k"] * n_rows, np.arange(n_rows) % 3], names=["one", None]),
+        ]
+    )
+
+
+def names_of(native: Any) -> list[Any]:
+    if isinstance(native, np.ndarray):
+        return list(range(native.shape[1]))
+    return list(native.column_names if isinstance(native, pa.Table) else native.columns)
+
+
+def cells_of(native: Any, place: int) -> list[Any]:
+    """Return a column as objects; times keep their nanoseconds."""
+    if isinstance(native, np.ndarray):
+        return list(native[:, place])
+    if isinstance(native, pd.DataFrame):
+        return list(native.iloc[:, place])
+    column = native[:, place] if isinstance(native, pl.DataFrame) else native.column(place)
+    if isinstance(column, pl.Series):
+        return column.to_list() if column.dtype == pl.Object else column.to_arrow().to_pylist()
+    return column.to_pylist()
+
+
+def type_of(native: Any, place: int) -> Any:
+    """Return a column's type with all that belongs to it: unit, time zone, and levels in their order."""
+    if isinstance(native, np.ndarray):
+        return native.dtype
+    if isinstance(native, pl.DataFrame):
+        return native.dtypes[place]
+    if isinstance(native, pd.DataFrame):
+        dtype = native.dtypes.iloc[place]
+        return (dtype, list(dtype.categories)) if isinstance(dtype, pd.CategoricalDtype) else dtype
+    column = native.column(place)
+    return column.type, column.combine_chunks().dictionary if pa.types.is_dictionary(column.type) else None
+
+
+def some_rows(native: Any, rows: np.ndarray) -> Any:
+    if isinstance(native, pd.DataFrame):
+        return native.iloc[rows]
+    return native.take(rows) if isinstance(native, pa.Table) else native[rows]
+
+
+def same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float | np.floating):
+        return np.array(one).tobytes() == np.array(other).tobytes()
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
+
+
+def check_same_table(before: Any, after: Any) -> None:
+    assert type(before) is type(after)
+    assert names_of(before) == names_of(after)
+    for place in range(len(names_of(before))):
+        assert type_of(before, place) == type_of(after, place)
+        for old, new in zip(cells_of(before, place), cells_of(after, place), strict=True):
+            assert same(old, new) or (is_hole(old) and is_hole(new))
+
+
+def check_filled(imputer: MCFlowImputer, fitted: Any, before: Any, after: Any) -> None:
+    """Check a filled table against the one that was given and the one of the fit."""
+    kept = [p for p, c in enumerate(imputer.schema_.columns) if c.kind != "empty" or imputer.keep_empty_features]
+    assert type(after) is type(before)
+    assert names_of(after) == [names_of(before)[p] for p in kept] or isinstance(before, np.ndarray)
+    if isinstance(before, pd.DataFrame):
+        assert after.index.identical(before.index)
+        assert after.columns.identical(before.columns[kept])
+    for place, p in enumerate(kept):
+        assert type_of(after, place) == type_of(before, p)
+        old, new = cells_of(before, p), cells_of(after, place)
+        assert len(old) == len(new)
+        assert all(same(o, n) for o, n in zip(old, new, strict=True) if not is_hole(o))
+        fills = [n for o, n in zip(old, new, strict=True) if is_hole(o)]
+        seen = [cell for cell in cells_of(fitted, p) if not is_hole(cell)]
+        column = imputer.schema_.columns[p]
+        check_fills(column.base or column.kind, fills, seen)
+
+
+def check_fills(kind: str, fills: list[Any], seen: list[Any]) -> None:
+    if kind in LEFT_ALONE:
+        assert kind == "empty" or all(map(is_hole, fills))
+        return
+    assert not any(map(is_hole, fills))
+    if kind in ("boolean", "category", "ordered"):
+        assert all(any(same(fill, level) for level in seen) for fill in fills)
+        return
+    assert all(min(seen) <= fill <= max(seen) for fill in fills)
+    assert all(isinstance(fill, type(seen[0])) for fill in fills)
+    assert kind != "integer" or all(fill == int(fill) for fill in fills)
+
+
+def quick(**parameters: Any) -> MCFlowImputer:
+    return MCFlowImputer(max_epochs=1, random_state=0, **parameters)
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_frame_when_filled_differs_only_in_its_holes(container: str, data: st.DataObject) -> None:
+    frame, kinds = data.draw(frames(container))
+    imputer = quick(keep_empty_features=data.draw(st.booleans()))
+    rows = np.flatnonzero(np.random.default_rng(data.draw(st.integers(0, 99))).random(len(frame)) < 0.5)
+    part = some_rows(frame, rows if len(rows) else np.array([0]))
+    copies = [given.copy() if isinstance(given, np.ndarray | pd.DataFrame) else given for given in (frame, part)]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Skipping features without any observed", UserWarning)
+        warnings.simplefilter("ignore", McflowWarning)
+        filled = imputer.fit_transform(frame)
+    found = [column.base or column.kind for column in imputer.schema_.columns]
+    assert all(f in FOUND[kind] | {"empty"} for f, kind in zip(found, kinds, strict=True)), (found, kinds)
+    check_filled(imputer, frame, frame, filled)
+    check_filled(imputer, frame, part, imputer.transform(part))
+    for given_one, copied in zip((frame, part), copies, strict=True):
+        check_same_table(copied, given_one)
+
+
+@pytest.mark.parametrize("wanted", ["pandas", "polars"])
+@pytest.mark.parametrize("container", CONTAINERS)
+@settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_frame_when_set_output_is_set_comes_back_as_that_kind(container: str, wanted: str, data: st.DataObject) -> None:
+    frame, _ = data.draw(frames(container, ("continuous", "integer", "boolean", "category")))
+    imputer = quick().set_output(transform=wanted)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Skipping features without any observed", UserWarning)
+        filled = imputer.fit_transform(frame)
+    kept = [p for p, column in enumerate(imputer.schema_.columns) if column.kind != "empty"]
+    assert type(filled) is {"pandas": pd.DataFrame, "polars": pl.DataFrame}[wanted]
+    assert list(filled.columns) == list(imputer.get_feature_names_out())
+    for place, p in enumerate(kept):
+        pairs = zip(cells_of(frame, p), cells_of(filled, place), strict=True)
+        assert all(old == new for old, new in pairs if not is_hole(old))
+        assert not any(map(is_hole, cells_of(filled, place)))

@@ -1,0 +1,313 @@
+"""Kinds, roles and constraints from end to end: what goes into a fit shows in what comes out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy.stats import beta, expon, norm
+
+from mcflow import MCFlowImputer
+from mcflow.errors import DataError, ParameterError
+
+FRAMES = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "pyarrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+}
+
+
+def quick(**parameters) -> MCFlowImputer:
+    return MCFlowImputer(**{"max_epochs": 4, "random_state": 0} | parameters)
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    """Four related columns of numbers and one of levels, a fifth of the cells missing."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=240)
+    table = pd.DataFrame(
+        {
+            "a": base,
+            "b": 2 * base + rng.normal(size=240),
+            "c": rng.exponential(size=240),
+            "city": np.array(["Bern", "Bonn", "Graz"])[np.digitize(base, [-0.5, 0.5])],
+            "y": base + rng.normal(size=240),
+        }
+    )
+    return table.mask(rng.random(table.shape) < 0.2)
+
+
+# --- roles
+
+
+@pytest.mark.parametrize("role", ["ignore", "outcome"])
+@pytest.mark.parametrize("name", ["y", "city"])
+def test_column_that_is_not_used_passes_through_and_changes_no_other_fill(frame, role, name) -> None:
+    filled = quick(roles={name: role}).fit_transform(frame)
+    pd.testing.assert_series_equal(filled[name], frame[name])
+    assert filled[name].isna().any()
+    without = quick().fit_transform(frame.drop(columns=name))
+    pd.testing.assert_frame_equal(filled.drop(columns=name), without)
+
+
+def test_column_that_is_ignored_may_hold_anything(frame) -> None:
+    strange = frame.assign(y=[[k] if k % 2 else "x" for k in range(240)])
+    filled = quick(roles={"y": "ignore"}).fit_transform(strange)
+    pd.testing.assert_series_equal(filled["y"], strange["y"])
+    infinite = frame.assign(y=np.inf)
+    assert np.isinf(quick(roles={"y": "outcome"}).fit_transform(infinite)["y"]).all()
+
+
+@pytest.mark.parametrize("name", ["y", "city"])
+def test_predictor_is_used_and_its_holes_stay(frame, name) -> None:
+    imputer = quick(roles={name: "predictors_only"}).fit(frame)
+    filled = imputer.transform(frame)
+    pd.testing.assert_series_equal(filled[name], frame[name])
+    others = filled.drop(columns=name)
+    assert not others.isna().any().any()
+    turned = imputer.transform(frame.assign(**{name: frame[name].to_numpy()[::-1]}))
+    holes = frame["b"].isna()
+    assert (turned["b"] != filled["b"])[holes].any(), "other values of a predictor give other fills"
+    assert name not in imputer.predict_proba(frame)
+
+
+@pytest.mark.parametrize("name", ["y", "city"])
+def test_target_is_filled_and_its_cells_change_no_other_fill(frame, name) -> None:
+    imputer = quick(roles={name: "targets_only"}).fit(frame)
+    filled = imputer.transform(frame)
+    assert not filled.isna().any().any()
+    seen = frame[name].notna()
+    assert (filled[name][seen] == frame[name][seen]).all()
+    for other in (frame[name].to_numpy()[::-1], np.where(seen, frame[name].dropna().iloc[0], None), None):
+        changed = frame.assign(**{name: pd.Series(other, index=frame.index, dtype=frame[name].dtype)})
+        again = imputer.transform(changed)
+        pd.testing.assert_frame_equal(again.drop(columns=name), filled.drop(columns=name))
+        assert not again.isna().any().any()
+
+
+def test_target_s_fills_follow_the_other_columns(frame) -> None:
+    imputer = quick(roles={"y": "targets_only"}).fit(frame)
+    holes = frame["y"].isna()
+    turned = imputer.transform(frame.assign(a=-frame["a"], b=-frame["b"]))
+    assert (turned["y"] != imputer.transform(frame)["y"])[holes].any()
+
+
+def test_target_s_cells_play_no_part_in_probabilities_of_others(frame) -> None:
+    imputer = quick(roles={"y": "targets_only"}).fit(frame)
+    before = imputer.predict_proba(frame)["city"]
+    pd.testing.assert_frame_equal(imputer.predict_proba(frame.assign(y=5.0))["city"], before)
+
+
+def test_roles_of_array_columns_go_by_position(table) -> None:
+    filled = quick(roles={1: "ignore", 3: "predictors_only"}).fit_transform(table)
+    np.testing.assert_array_equal(filled[:, [1, 3]], table[:, [1, 3]])
+    assert not np.isnan(filled[:, [0, 2]]).any()
+
+
+def test_wish_that_cannot_be_met_is_refused_at_fit(frame) -> None:
+    for wish in ({"roles": {"z": "ignore"}}, {"kinds": {"a": "nominal"}}, {"rules": ["a < z"]}):
+        with pytest.raises(ParameterError):
+            quick(**wish).fit(frame)
+    with pytest.raises(DataError, match="outside bounds"):
+        quick(bounds={"a": (0, None)}).fit(frame)
+
+
+# --- kinds
+
+
+def test_numbers_that_are_called_levels_are_filled_with_seen_ones() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.choice([10_115, 20_095, 80_331], 200)
+    table = pd.DataFrame({"zip": pd.array(codes, dtype="Int64"), "x": codes / 1e5 + rng.normal(size=200) / 50})
+    table.loc[::6, "zip"] = pd.NA
+    imputer = quick(kinds={"zip": "category"}).fit(table)
+    filled = imputer.transform(table)
+    assert filled["zip"].dtype == "Int64"
+    assert set(filled["zip"]) == {10_115, 20_095, 80_331}
+    assert list(imputer.predict_proba(table)["zip"].columns) == [10_115, 20_095, 80_331]
+    assert not set(quick().fit_transform(table)["zip"]) <= {10_115, 20_095, 80_331}, "as numbers there are others"
+
+
+def test_column_that_is_called_text_is_left_alone(frame) -> None:
+    filled = quick(kinds={"city": "text"}).fit_transform(frame)
+    pd.testing.assert_series_equal(filled["city"], frame["city"])
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_whole_numbers_get_whole_numbers_and_integers_on_request(kind) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"count": rng.poisson(3, 200).astype("float64"), "x": rng.normal(size=200)})
+    table.loc[::4, ["count", "x"]] = np.nan
+    given = FRAMES[kind](table)
+    plain = quick().fit_transform(given)
+    values = np.asarray(plain["count"], dtype=np.float64)
+    assert (values == np.rint(values)).all()
+    assert values.min() >= 0
+    restored = quick(restore_integers=True).fit_transform(given)
+    types = {
+        "pandas": lambda t: str(t["count"].dtype) == "Int64" and str(t["x"].dtype) == "float64",
+        "polars": lambda t: dict(t.schema) == {"count": pl.Int64, "x": pl.Float64},
+        "pyarrow": lambda t: t.schema.types == [pa.int64(), pa.float64()],
+    }
+    assert types[kind](restored)
+    np.testing.assert_array_equal(np.asarray(restored["count"], dtype=np.float64), values)
+
+
+def test_integers_that_stay_missing_are_restored_as_nullable() -> None:
+    table = pd.DataFrame({"count": [1.0, 2.0, np.nan, 4.0] * 10, "x": np.linspace(0, 1, 40)})
+    filled = quick(restore_integers=True, roles={"count": "predictors_only"}).fit_transform(table)
+    assert str(filled["count"].dtype) == "Int64"
+    assert filled["count"].isna().sum() == 10
+
+
+# --- bounds
+
+
+def skewed(seed: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """A normal variable, a copy with noise, and an exponential and a beta variable that follow it; 30 % missing."""
+    rng = np.random.default_rng(seed)
+    base, noise = rng.normal(size=1500), rng.normal(size=(3, 1500))
+    table = pd.DataFrame(
+        {
+            "base": base,
+            "copy": base + 0.2 * noise[0],
+            "wait": expon.ppf(norm.cdf(0.97 * base + 0.24 * noise[1])),
+            "share": beta.ppf(norm.cdf(0.24 * noise[2] - 0.97 * base), 0.7, 3),
+        }
+    )
+    holes = rng.random(table.shape) < 0.3
+    return table, holes
+
+
+@pytest.mark.parametrize("scaling", ["range", "auto"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_bounded_skewed_columns_when_filled_have_no_heap_at_a_bound(seed, scaling) -> None:
+    table, holes = skewed(seed)
+    holed = table.mask(holes)
+    bounds = {"wait": (0, None), "share": (0, 1)}
+    filled = MCFlowImputer(
+        max_epochs=32, learning_rate=5e-3, random_state=0, scaling=scaling, bounds=bounds, tolerance=0
+    ).fit_transform(holed)
+    for name, bound in (("wait", 0), ("share", 0), ("share", 1)):
+        seen, fills = holed[name].dropna(), filled[name][holed[name].isna()]
+        near = 0.01 * (seen.max() - seen.min())
+        assert fills.std() > 0.3 * seen.std(), "a fit that says the same everywhere shows nothing"
+        share, before = ((cells - bound).abs() < near for cells in (fills, seen))
+        assert share.mean() <= 2 * before.mean() + 0.01
+        assert (fills == bound).sum() <= 1, "clipped answers would all be equal"
+    assert (filled["wait"] >= 0).all()
+    assert filled["share"].between(0, 1).all()
+
+
+@pytest.mark.parametrize("scaling", ["range", "auto"])
+def test_bounds_hold_for_all_fills_and_open_ones_let_fills_out_of_the_range(frame, scaling) -> None:
+    low, high = frame["a"].min() - 0.05, frame["a"].max() + 0.01
+    wide = {"a": (low, high), "c": (0, None)}
+    imputer = quick(bounds=wide, scaling=scaling, learning_rate=0.05).fit(frame)
+    filled = imputer.transform(frame)
+    assert filled["a"].between(low, high).all()
+    assert (filled["c"] >= 0).all()
+    narrow = quick(scaling=scaling, learning_rate=0.05).fit_transform(frame)
+    for name in "abc":
+        assert narrow[name].between(frame[name].min(), frame[name].max()).all(), "the observed range by default"
+    drawn = imputer.sample(500, random_state=0)
+    assert drawn["a"].between(low, high).all()
+    assert (drawn["c"] >= 0).all()
+
+
+@pytest.mark.parametrize("given", [[0.0, 0.5, 3.0], "observed"])
+def test_listed_values_are_the_only_fills(frame, given) -> None:
+    filled = quick(allowed={"c": given}).fit_transform(frame)
+    holes = frame["c"].isna()
+    options = given if isinstance(given, list) else frame["c"].dropna()
+    assert filled["c"][holes].isin(options).all()
+    assert (filled["c"][~holes] == frame["c"][~holes]).all()
+
+
+def test_bounds_of_dates_hold() -> None:
+    rng = np.random.default_rng(0)
+    day = pd.Series(pd.Timestamp("2020-03-01") + pd.to_timedelta(rng.integers(0, 60, 200), unit="D"))
+    table = pd.DataFrame({"day": day.mask(rng.random(200) < 0.3), "x": rng.normal(size=200)})
+    filled = quick(bounds={"day": ("2020-02-25", pd.Timestamp("2020-05-02"))}, learning_rate=0.05).fit_transform(table)
+    assert filled["day"].between("2020-02-25", "2020-05-02").all()
+    assert (filled["day"] == filled["day"].dt.normalize()).all(), "a column of days gets days"
+
+
+# --- rules
+
+
+def test_rules_hold_in_every_row_whose_observed_cells_agree() -> None:
+    rng = np.random.default_rng(0)
+    low = rng.normal(70, 8, 400)
+    table = pd.DataFrame({"low": low, "high": low + rng.exponential(20, 400) + 1, "age": rng.integers(18, 90, 400)})
+    table["age"] = table["age"].astype("float64")
+    table.loc[:9, "high"] = table.loc[:9, "low"] - 5
+    holes = rng.random(table.shape) < 0.3
+    holes[:5] = False
+    holed = table.mask(holes)
+    filled = quick(rules=["low < high", "age >= 18"], learning_rate=0.05).fit_transform(holed)
+    against = holed["low"] >= holed["high"]
+    assert 5 <= against.sum() <= 10
+    assert (filled["low"] < filled["high"])[~against].all()
+    assert (filled["age"] >= 18).all()
+    pd.testing.assert_frame_equal(filled[against][["low", "high"]], holed[against][["low", "high"]])
+
+
+def test_rules_hold_along_a_chain_with_whole_numbers() -> None:
+    rng = np.random.default_rng(1)
+    parts = np.sort(rng.integers(0, 30, (300, 3)), axis=1).astype("float64")
+    holed = pd.DataFrame(parts, columns=list("abc")).mask(rng.random(parts.shape) < 0.4)
+    filled = quick(rules=["a <= b <= c"], learning_rate=0.05).fit_transform(holed)
+    assert (filled["a"] <= filled["b"]).all()
+    assert (filled["b"] <= filled["c"]).all()
+    assert (filled == np.rint(filled)).all().all()
+
+
+@pytest.mark.parametrize("rule", ["day <= time", "day >= time", "time < day", "day < time"])
+def test_rules_hold_between_days_and_times(rule) -> None:
+    """A day is midnight: what is filled in has to keep the rule after it became a day."""
+    rng = np.random.default_rng(0)
+    start = np.datetime64("2020-01-01T00:00:00")
+    days = rng.integers(0, 30, 300)
+    later = rule in ("day <= time", "day < time")
+    seconds = rng.integers(1, 5 * 86_400, 300) * (1 if later else -1)
+    time = start + days * np.timedelta64(1, "D") + seconds * np.timedelta64(1, "s")
+    table = pa.table(
+        {
+            "day": pa.array(
+                (start + days * np.timedelta64(1, "D")).astype("datetime64[D]"), mask=rng.random(300) < 0.4
+            ),
+            "time": pa.array(time, mask=rng.random(300) < 0.4),
+            "x": days + rng.normal(size=300),
+        }
+    )
+    filled = quick(rules=[rule], learning_rate=0.05).fit_transform(table)
+    assert filled.schema == table.schema
+    day = filled["day"].to_numpy().astype("datetime64[s]")
+    moment = filled["time"].to_numpy().astype("datetime64[s]")
+    holds = {"day <= time": day <= moment, "day >= time": day >= moment, "time < day": moment < day}
+    assert holds.get(rule, day < moment).all()
+
+
+def test_rules_hold_between_durations() -> None:
+    rng = np.random.default_rng(0)
+    short = rng.integers(1, 50, 200)
+    table = pl.DataFrame(
+        {
+            "short": [timedelta(hours=int(k)) if rng.random() > 0.3 else None for k in short],
+            "long": [timedelta(hours=int(k), minutes=30) if rng.random() > 0.3 else None for k in short],
+        }
+    )
+    filled = quick(rules=["short <= long"], learning_rate=0.05).fit_transform(table)
+    assert filled.null_count().sum_horizontal().item() == 0
+    assert (filled["short"] <= filled["long"]).all()
+
+
+def test_rules_bind_sampled_rows(frame) -> None:
+    drawn = quick(rules=["a <= c"], bounds={"a": (-9, 9), "c": (-9, 9)}).fit(frame).sample(400, random_state=0)
+    assert (drawn["a"] <= drawn["c"]).all()

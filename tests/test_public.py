@@ -57,7 +57,7 @@ def test_every_override_is_a_field_an_argument_a_flag_and_has_a_constraint() -> 
 
 def test_arguments_without_a_constraint_are_checked_elsewhere() -> None:
     free = set(inspect.signature(MCFlowImputer).parameters) - set(CONSTRAINTS)
-    assert free == {"checkpoint_dir", "random_state"}
+    assert free == {"checkpoint_dir", "random_state", "kinds", "roles", "bounds", "allowed", "rules"}
 
 
 def test_paper_preset_carries_the_paper_s_settings() -> None:

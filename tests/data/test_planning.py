@@ -84,18 +84,25 @@ def test_kinds_when_nothing_is_said_are_found() -> None:
 
 
 def test_kind_when_said_replaces_the_found_one() -> None:
-    said = {"zip": "category", "city": "text", "start": "ordered", "weight": "integer"}
+    said = {"zip": "category", "city": "text", "start": "text", "weight": "integer"}
     schema, constraints = plan(kinds=said)
     assert {name: column(schema, name).kind for name in said} == said
     assert column(schema, "zip").levels == (10_000, 10_001, 10_002, 10_003)
     assert (column(schema, "zip").low, column(schema, "zip").high) == (0, 3)
-    assert len(column(schema, "start").levels) == 7
     assert "city" not in constraints.names
 
 
 @pytest.mark.parametrize(("name", "kind"), [("city", "continuous"), ("weight", "datetime"), ("city", "integer")])
 def test_kind_when_it_does_not_fit_the_cells_is_refused(name, kind) -> None:
-    with pytest.raises(DataError, match=f"Column '{name}' .* of type .*"):
+    with pytest.raises(DataError, match=f"'{name}' is of type .* cannot be read as {kind}"):
+        plan(kinds={name: kind})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"), [("start", "category", "cannot be levels"), ("city", "boolean", "two")]
+)
+def test_kind_of_levels_when_the_cells_cannot_be_levels_is_refused(name, kind, words) -> None:
+    with pytest.raises(DataError, match=f"'{name}' .* {words}"):
         plan(kinds={name: kind})
 
 

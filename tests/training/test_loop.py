@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -21,7 +23,11 @@ def make_trainer(callbacks=(), n_rows: int = 200, **train) -> Trainer:
     config = TrainConfig(**{"max_epochs": 9, "batch_size": 32, "tolerance": 0} | train)
     rows[missing] = 0.5
     return Trainer(
-        Settings(train=config), torch.from_numpy(rows).float(), torch.from_numpy(missing), Streams(0), callbacks=callbacks
+        Settings(train=config),
+        torch.from_numpy(rows).float(),
+        torch.from_numpy(missing),
+        Streams(0),
+        callbacks=callbacks,
     )
 
 
@@ -69,7 +75,7 @@ def test_flow_starts_anew_after_a_refill_and_the_mapper_goes_on() -> None:
     for epoch, _, _, theta, _ in recorder.seen[:-1]:
         assert torch.equal(theta, first) == is_refill_epoch(epoch), "θ is back at its first values after a refill"
     phis = [phi for *_, phi in recorder.seen]
-    steps = [float((new - old).abs().mean()) for old, new in zip(phis[:-1], phis[1:], strict=True)]
+    steps = [float((new - old).abs().mean()) for old, new in itertools.pairwise(phis)]
     assert max(steps) < 3 * min(steps), "φ never jumps"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ColumnOptions", "FitOptions"]
+__all__ = ["ColumnOptions", "FitOptions", "refuse_with_model"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields

@@ -17,7 +17,7 @@ from mcflow.data.frames import Frame, read_frame
 from mcflow.data.rules import close_rules
 from mcflow.data.schema import LEVEL_KINDS, Column, TableSchema
 from mcflow.errors import DataError
-from mcflow.typing import BoolArray, FloatArray
+from mcflow.typing import FloatArray
 
 #: How much larger a column's share of holes may be than at fit before it is told.
 MORE_HOLES = 0.1
@@ -108,10 +108,14 @@ def check_table(given: Any, schema: TableSchema, constraints: Constraints, unsee
     codes: dict[int, FloatArray] = {}
     for position, column in enumerate(schema.columns):
         place = _place(frame, column, position, by_name)
-        if place is not None and column.coded:
-            findings += _cells(frame, place, column, codes, position)
-            findings += _values(frame, place, column, codes.get(position), unseen)
-            findings += _holes(frame, place, column, schema)
+        if place is None or not column.coded:
+            continue
+        try:
+            codes[position] = frame.column_codes(place, column, "missing")
+        except DataError as error:
+            findings.append(Finding(column.name, "type", str(error), breaks=True))
+        else:
+            findings += _cells(frame.arrow(place), column, codes[position], schema, unseen)
     findings += _rules(codes, schema, constraints)
     return CheckReport(findings)
 
@@ -142,48 +146,32 @@ def _count(frame: Frame, schema: TableSchema) -> Iterator[Finding]:
         yield Finding(None, what, f"The table has {here} columns; at fit it had {known}.", breaks=True)
 
 
-def _cells(frame: Frame, place: int, column: Column, codes: dict[int, FloatArray], position: int) -> Iterator[Finding]:
-    """Read a column into `codes`, and tell when its type is another or cannot be read."""
-    try:
-        codes[position] = frame.column_codes(place, column, "missing")
-    except DataError as error:
-        yield Finding(column.name, "type", str(error), breaks=True)
-        return
-    array = frame.arrow(place)
-    if array is not None and str(array.type) != column.dtype and array.null_count < len(array):
-        message = f"Column {column.name!r} is of type {array.type}; at fit it was {column.dtype}."
-        yield Finding(column.name, "type", message)
-
-
-def _values(frame: Frame, place: int, column: Column, codes: FloatArray | None, unseen: str) -> Iterator[Finding]:
+def _cells(array: pa.Array, column: Column, codes: FloatArray, schema: TableSchema, unseen: str) -> Iterator[Finding]:
     name, kind = column.name, column.base or column.kind
-    if codes is None:
-        return
-    if kind in LEVEL_KINDS:
-        new = np.isnan(codes) & ~frame.missing(place)
-        if new.any():
-            levels = _levels(frame.arrow(place), new)
-            words = ", ".join(map(repr, levels[:5])) + (" …" if len(levels) > 5 else "")
-            message = f"Column {name!r} has levels that the fit did not see: {words}."
-            yield Finding(name, "new level", message, breaks=unseen == "error")
-    elif np.isinf(codes).any():
-        yield Finding(name, "range", f"Column {name!r} has {np.isinf(codes).sum():,} infinite values.", breaks=True)
-    else:
-        outside = int(((codes < column.low) | (codes > column.high)).sum())
-        if outside:
-            yield Finding(name, "range", f"Column {name!r} has {outside:,} values outside the range of the fit.")
-
-
-def _levels(array: pa.Array | None, cells: BoolArray) -> list[Any]:
-    found: list[Any] = [] if array is None else pc.unique(array.filter(pa.array(cells))).to_pylist()
-    return found
-
-
-def _holes(frame: Frame, place: int, column: Column, schema: TableSchema) -> Iterator[Finding]:
-    share, before = frame.missing(place).mean(), column.missing / schema.n_rows
+    share, before = array.null_count / len(array), column.missing / schema.n_rows
+    if str(array.type) != column.dtype and share < 1:
+        yield Finding(name, "type", f"Column {name!r} is of type {array.type}; at fit it was {column.dtype}.")
+    yield from _levels(array, name, codes, unseen) if kind in LEVEL_KINDS else _range(column, codes)
     if share > before + MORE_HOLES:
-        message = f"Column {column.name!r} is missing in {share:.0%} of the rows; at fit in {before:.0%}."
-        yield Finding(column.name, "holes", message)
+        yield Finding(name, "holes", f"Column {name!r} is missing in {share:.0%} of the rows; at fit in {before:.0%}.")
+
+
+def _levels(array: pa.Array, name: Any, codes: FloatArray, unseen: str) -> Iterator[Finding]:
+    new = pc.and_(array.is_valid(), pa.array(np.isnan(codes)))
+    levels = pc.unique(array.filter(new)).to_pylist()
+    if levels:
+        words = ", ".join(map(repr, levels[:5])) + (" …" if len(levels) > 5 else "")
+        message = f"Column {name!r} has levels that the fit did not see: {words}."
+        yield Finding(name, "new level", message, breaks=unseen == "error")
+
+
+def _range(column: Column, codes: FloatArray) -> Iterator[Finding]:
+    name, infinite = column.name, int(np.isinf(codes).sum())
+    outside = int(((codes < column.low) | (codes > column.high)).sum())
+    if infinite:
+        yield Finding(name, "range", f"Column {name!r} has {infinite:,} infinite values.", breaks=True)
+    elif outside:
+        yield Finding(name, "range", f"Column {name!r} has {outside:,} values outside the range of the fit.")
 
 
 def _rules(codes: dict[int, FloatArray], schema: TableSchema, constraints: Constraints) -> Iterator[Finding]:

@@ -151,13 +151,17 @@ class Frame:
         """
         holes = np.isnan(before) & ~np.isnan(after)
         changed = [(k, p) for k, p in enumerate(schema.coded) if holes[:, k].any()]
+        for k, p in changed:
+            # A level that the fit did not see has no code, but it is an observed cell and stays.
+            holes[:, k] &= self.missing(p)
         if self.container == "numpy":
             filled: Array = np.array(self.native)
             for k, p in changed:
                 filled[holes[:, k], p] = self._new_cells(p, after[holes[:, k], k], schema.columns[p])
             return filled
         fresh = [fill_native(self.series(p), holes[:, k], after[:, k], schema.columns[p]) for k, p in changed]
-        return (self._frame.with_columns(*fresh) if fresh else self._frame.clone()).to_native()
+        native = (self._frame.with_columns(*fresh) if fresh else self._frame.clone()).to_native()
+        return _with_fields(native, self.native.schema) if self.container == "pyarrow" else native
 
     def _new_cells(self, position: int, codes: FloatArray, column: Column) -> Any:
         """Return codes as cells of one column of an array."""
@@ -169,7 +173,15 @@ class Frame:
 
 def _is_missing(cell: Any) -> bool:
     """Tell whether a cell among others of several types is None, NaN, or pandas' NA or NaT."""
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and math.isnan(cell))
+    return (
+        cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and math.isnan(cell))
+    )
+
+
+def _with_fields(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return an Arrow table with the metadata that another one has for it and for its columns."""
+    fields = [field.with_type(kind) for field, kind in zip(schema, table.schema.types, strict=True)]
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields, schema.metadata))
 
 
 def read_frame(given: Any) -> Frame:
@@ -220,7 +232,28 @@ def convert(native: Any, container: str) -> Any:
     frame = nw.from_native(native, eager_only=True)
     if str(frame.implementation).lower() == container:
         return native
-    return {"pandas": frame.to_pandas, "polars": frame.to_polars, "pyarrow": frame.to_arrow}[container]()
+    if container == "polars":
+        return _to_polars(frame)
+    return frame.to_pandas() if container == "pandas" else frame.to_arrow()
+
+
+def _to_polars(frame: nw.DataFrame[Any]) -> Any:
+    """Return a polars DataFrame; of columns of objects, each for itself, as polars reads only some of them."""
+    import polars as pl
+
+    series = [frame[:, place] for place in range(len(frame.columns))]
+    if not any(one.dtype == nw.Object for one in series):
+        return frame.to_polars()
+    return pl.DataFrame([_polars_series(one).alias(str(one.name)) for one in series])
+
+
+def _polars_series(series: nw.Series[Any]) -> Any:
+    import polars as pl
+
+    if series.dtype != nw.Object:
+        return series.to_polars()
+    array = arrow_array(series)
+    return pl.Series(series.to_list(), dtype=pl.Object) if array is None else pl.Series(array)
 
 
 def select(native: Any, positions: list[int]) -> Any:
@@ -229,10 +262,15 @@ def select(native: Any, positions: list[int]) -> Any:
 
 
 def add_columns(native: Any, columns: Mapping[Any, Array]) -> Any:
-    """Return a data frame with columns of numbers added, or replaced where the name is there already."""
+    """Return a data frame with columns of numbers added, or replaced in their type where the name is there already."""
     frame = nw.from_native(native, eager_only=True)
     fresh = [nw.new_series(name, values, backend=frame.implementation) for name, values in columns.items()]
-    return frame.with_columns(*fresh).to_native()
+    known = set(frame.columns)
+    if str(frame.implementation).lower() == "pandas":
+        types = {name: native[name].dtype for name in columns if name in known}
+        return frame.with_columns(*fresh).to_native().astype(types)
+    typed = [series.cast(frame[series.name].dtype) if series.name in known else series for series in fresh]
+    return frame.with_columns(*typed).to_native()
 
 
 def whole_columns(native: Any, names: list[Any]) -> Any:
@@ -241,7 +279,7 @@ def whole_columns(native: Any, names: list[Any]) -> Any:
     floats = [name for name in names if name in frame.columns and frame[name].dtype.is_float()]
     if str(frame.implementation).lower() == "pandas":
         return native.astype(dict.fromkeys(floats, "Int64"))
-    return frame.with_columns(*(frame[name].cast(nw.Int64) for name in floats)).to_native()
+    return frame.with_columns(*(frame[name].fill_nan(None).cast(nw.Int64) for name in floats)).to_native()
 
 
 def build_frame(container: str, columns: Mapping[Any, pa.Array]) -> Any:

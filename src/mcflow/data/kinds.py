@@ -91,7 +91,14 @@ def _with_ends(column: Column, array: pa.Array) -> Column:
 
 def _with_levels(array: pa.Array, kind: str, base: dict[str, Any]) -> Column:
     plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    if not _can_be_levels(plain.type):
+        raise DataError(
+            f"Column {base['name']!r} is of type {plain.type}, whose values cannot be levels of a {kind}. "
+            "Convert it to text or whole numbers first."
+        )
     levels = pc.unique(plain.drop_null()).to_pylist()
+    if kind == "boolean" and len(levels) > 2:
+        raise DataError(f"Column {base['name']!r} has {len(levels):,} levels, and a boolean has two. Try 'category'.")
     if pa.types.is_dictionary(array.type):
         order = {level: place for place, level in enumerate(array.dictionary.to_pylist())}
         levels = sorted(levels, key=lambda level: order[level])
@@ -103,6 +110,12 @@ def _with_levels(array: pa.Array, kind: str, base: dict[str, Any]) -> Column:
             "Leave it out with roles={...: 'ignore'}, or join its rare levels."
         )
     return Column(kind=kind, levels=tuple(levels), whole=True, **base)
+
+
+def _can_be_levels(kind: pa.DataType) -> bool:
+    """Tell whether values of a type can be told apart, put in order and written to a file."""
+    tests = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string)
+    return any(test(kind) for test in (*tests, pa.types.is_large_string, pa.types.is_string_view))
 
 
 def _with_step(array: pa.Array, kind: str, base: dict[str, Any]) -> Column:

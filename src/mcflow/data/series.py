@@ -45,7 +45,7 @@ def arrow_array(series: Any) -> pa.Array | None:
     pyarrow.Array or None
     """
     try:
-        array = pa.array(series, from_pandas=True) if isinstance(series, np.ndarray) else series.to_arrow()
+        array = _as_arrow(series)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
     if isinstance(array, pa.ChunkedArray):
@@ -55,6 +55,14 @@ def arrow_array(series: Any) -> pa.Array | None:
     if pa.types.is_floating(array.type) and pc.any(pc.is_nan(array)).as_py():
         array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
     return array
+
+
+def _as_arrow(series: Any) -> Any:
+    plain = isinstance(series, np.ndarray)
+    try:
+        return pa.array(series, from_pandas=True) if plain else series.to_arrow()
+    except OverflowError:  # of objects, Arrow reads unsigned integers only when told to
+        return pa.array(series if plain else series.to_list(), pa.uint64(), from_pandas=True)
 
 
 def is_text(kind: pa.DataType) -> bool:

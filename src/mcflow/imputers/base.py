@@ -173,7 +173,7 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         if self.keep_empty_features and self.schema_.empty:
             filled = add_columns(filled, self._zeros(frame))
         if self.restore_integers:
-            filled = whole_columns(filled, [c.name for c in self.schema_.columns if c.kind == "integer"])
+            filled = whole_columns(filled, [c.name for c in self.schema_.columns if (c.base or c.kind) == "integer"])
         if len(keep) < self.n_features_in_:
             filled = select(filled, keep)
         filled = add_columns(filled, indicators) if indicators else filled

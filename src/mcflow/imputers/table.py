@@ -55,7 +55,8 @@ class MCFlowImputer(TableImputer):
     rules : list of str, optional
         Comparisons that filled rows have to meet, such as ``["low <= high", "age >= 18"]``.
     unseen : {"error", "missing"}, default="error"
-        What to do with a level that the fit did not see.
+        What to do with a level that the fit did not see: refuse the table, or fill the rest of its row as if it were
+        missing. The cell itself stays as it is.
     restore_integers : bool, default=False
         Give columns of floats that hold whole numbers back as integers.
     scaling : {"range", "auto"}, optional
@@ -77,7 +78,7 @@ class MCFlowImputer(TableImputer):
     add_indicator : bool, default=False
         Append a column of zeros and ones for each column that had holes at fit, as scikit-learn does.
     keep_empty_features : bool, default=False
-        Keep columns without any observed value, filled with 0, instead of dropping them.
+        Keep columns without any observed value, numbers filled with 0, instead of dropping them.
     checkpoint_dir : path-like, optional
         Folder in which the fit keeps its state. A fit that was stopped goes on from there and ends with the same
         weights, bit for bit.
@@ -247,7 +248,7 @@ class MCFlowImputer(TableImputer):
             What differs, as a plain object; `str` gives it as text.
         """
         check_is_fitted(self)
-        return check_table(X, self.schema_, self.constraints_)
+        return check_table(X, self.schema_, self.constraints_, self.unseen)
 
     def score_samples(self, X: Any) -> FloatArray:
         """Return each row's log-density by the flow of the last stage, in the table's own units.
@@ -260,7 +261,7 @@ class MCFlowImputer(TableImputer):
         Returns
         -------
         ndarray of shape (n_rows,)
-            The density of the columns of numbers that vary; others play no part.
+            The density of the columns that the model sees. Levels enter as the noisy zeros and ones of the codec.
         """
         check_is_fitted(self)
         _, values = self._read(X)
@@ -280,8 +281,8 @@ class MCFlowImputer(TableImputer):
         Returns
         -------
         array or data frame of shape (n_samples, n_columns)
-            The kind of table seen at fit, with its columns of numbers; whole numbers where the column's type is
-            whole. Columns that are not numbers or had no observed value are left out.
+            The kind of table seen at fit, with the columns that are filled, within their constraints. Columns that
+            are left alone or had no observed value are not there; levels come as plain values.
         """
         check_is_fitted(self)
         self._need_model()

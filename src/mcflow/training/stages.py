@@ -60,6 +60,7 @@ def fold(x: Tensor, box: Box) -> Tensor:
     wave = low + span - (torch.remainder(x - low, 2 * span) - span).abs()
     mirrored = torch.where(x < low, 2 * low - x, 2 * high - x)
     folded = torch.where(span.isfinite(), wave, mirrored)
+    folded = torch.where(span > 0, folded, low)
     outside = (x < low) | (x > high)
     return torch.where(outside, folded, x).maximum(low).minimum(high)
 

@@ -1,0 +1,322 @@
+"""Columns of levels: probabilities, the likeliest level, levels that are new, many levels, and files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+
+from mcflow import MCFlowImputer, load
+from mcflow.errors import DataError
+from mcflow.latent.heads import LevelHead
+
+FRAMES = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "pyarrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+}
+LEVELS = {"band": ["low", "mid", "high"], "sign": [False, True], "town": ["Bern", "Bonn", "Graz", "Wien"]}
+
+
+def quick(**parameters) -> MCFlowImputer:
+    return MCFlowImputer(**{"max_epochs": 4, "random_state": 0} | parameters)
+
+
+def whole(n_rows: int = 1500) -> pd.DataFrame:
+    """Numbers, an ordered band and a sign that they decide, and a town that the band and the sign decide."""
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=(2, n_rows))
+    band = np.digitize(one + two, [-0.8, 0.8])
+    town = np.where(band == 1, 0, np.where(one > 0, 1, 2 + (band == 0)))
+    return pd.DataFrame(
+        {
+            "one": one,
+            "two": two,
+            "three": one - two + 0.1 * rng.normal(size=n_rows),
+            "band": pd.Categorical.from_codes(band, LEVELS["band"], ordered=True),
+            "sign": pd.array(one > 0, dtype="boolean"),
+            "town": np.array(LEVELS["town"])[town],
+        },
+        index=pd.Index(np.arange(n_rows) * 7, name="key"),
+    )
+
+
+def holes_of(frame: pd.DataFrame) -> np.ndarray:
+    return np.random.default_rng(1).random(frame.shape) < 0.15
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    full = whole()
+    return full.mask(holes_of(full))
+
+
+@pytest.fixture(scope="module")
+def imputer(frame) -> MCFlowImputer:
+    """Learned from the first 1200 rows; tests must not change it."""
+    return MCFlowImputer(max_epochs=32, learning_rate=5e-3, random_state=0).fit(frame[:1200])
+
+
+def matrix(table: object) -> np.ndarray:
+    """Return a table of probabilities as an array."""
+    return np.column_stack([np.asarray(table[name]) for name in columns_of(table)])
+
+
+def columns_of(table: object) -> list:
+    return list(getattr(table, "column_names", None) or table.columns)
+
+
+# --- probabilities
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_probabilities_come_as_one_table_a_column_of_levels(imputer, frame, kind) -> None:
+    given = FRAMES[kind](frame[1200:])
+    tables = imputer.predict_proba(given)
+    assert list(tables) == ["band", "sign", "town"]
+    for name, table in tables.items():
+        assert type(table) is type(given)
+        wanted = LEVELS[name] if kind == "pandas" else list(map(str, LEVELS[name]))
+        assert columns_of(table) == wanted
+        chances = matrix(table)
+        assert chances.shape == (300, len(wanted))
+        assert chances.min() >= 0
+        np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-6)
+
+
+def test_probabilities_keep_the_index_and_the_order_of_rows(imputer, frame) -> None:
+    rows = frame[1200:]
+    tables = imputer.predict_proba(rows)
+    turned = imputer.predict_proba(rows[::-1])
+    for name, table in tables.items():
+        pd.testing.assert_index_equal(table.index, rows.index)
+        np.testing.assert_allclose(turned[name].to_numpy()[::-1], table.to_numpy(), atol=1e-4)
+
+
+def test_observed_levels_have_probability_one(imputer, frame) -> None:
+    rows = frame[1200:]
+    for name, table in imputer.predict_proba(rows).items():
+        seen = rows[name].notna()
+        assert seen.any()
+        expected = rows[name][seen].to_numpy(dtype=object)[:, None] == np.array(LEVELS[name], dtype=object)
+        np.testing.assert_array_equal(table[seen].to_numpy(), expected.astype(float))
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_likeliest_level_is_the_one_that_is_filled_in(imputer, frame, kind) -> None:
+    rows = frame[1200:]
+    given = FRAMES[kind](rows)
+    filled = imputer.transform(given)
+    for name, table in imputer.predict_proba(given).items():
+        best = np.array(LEVELS[name], dtype=object)[matrix(table).argmax(axis=1)]
+        cells = filled[name].to_pylist() if kind == "pyarrow" else list(filled[name])
+        assert cells == best.tolist()
+
+
+def test_levels_that_numbers_decide_are_learned(imputer, frame) -> None:
+    full, holes = whole()[1200:], holes_of(frame)[1200:]
+    filled = imputer.transform(frame[1200:])
+    for k, name in enumerate(frame.columns):
+        if name in LEVELS:
+            truth = full[name][holes[:, k]]
+            wrong = (filled[name][holes[:, k]] != truth).mean()
+            mode = (frame[name][:1200].mode()[0] != truth).mean()
+            assert wrong < mode / 2, name
+
+
+def test_probabilities_are_those_of_hidden_cells(imputer, frame) -> None:
+    """Levels that are called 80 % likely are right in about 80 % of the cells."""
+    full, holes = whole(), holes_of(frame)
+    confidence, right = [], []
+    for name, table in imputer.predict_proba(frame).items():
+        hole = holes[:, frame.columns.get_loc(name)]
+        chances = table[hole].to_numpy()
+        confidence.append(chances.max(axis=1))
+        right.append(np.array(LEVELS[name], dtype=object)[chances.argmax(axis=1)] == full[name][hole].to_numpy(object))
+    assert np.mean(np.concatenate(confidence)) == pytest.approx(np.mean(np.concatenate(right)), abs=0.1)
+    sure = np.concatenate(confidence) > 0.9
+    assert np.concatenate(right)[sure].mean() > np.concatenate(right)[~sure].mean()
+
+
+def test_array_of_objects_has_levels_too() -> None:
+    rows = np.array([["x", 1.0], ["y", 2.0], [None, 1.1], ["x", 0.9], ["y", np.nan]] * 10, dtype=object)
+    imputer = quick().fit(rows)
+    chances = imputer.predict_proba(rows)[0]
+    assert isinstance(chances, np.ndarray)
+    assert chances.shape == (50, 2)
+    filled = imputer.transform(rows)
+    assert set(filled[:, 0]) == {"x", "y"}
+
+
+def test_probabilities_when_no_column_has_levels_are_not_offered(fitted, table) -> None:
+    assert not hasattr(fitted, "predict_proba")
+    with pytest.raises(AttributeError) as caught:
+        fitted.predict_proba(table)
+    texts = f"{caught.value} {caught.value.__cause__}"
+    assert "predict_proba" in texts
+    assert "no column of levels" in texts
+
+
+def test_probabilities_before_a_fit_say_so(frame) -> None:
+    with pytest.raises(NotFittedError):
+        MCFlowImputer().predict_proba(frame)
+
+
+# --- kinds of levels
+
+
+def test_booleans_are_filled_with_booleans(imputer, frame) -> None:
+    filled = imputer.transform(frame)
+    assert filled["sign"].dtype == frame["sign"].dtype
+    assert filled["sign"].notna().all()
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_categories_come_back_as_they_were(imputer, frame, kind) -> None:
+    given = FRAMES[kind](frame[1200:])
+    filled = imputer.transform(given)
+    if kind == "pandas":
+        assert filled["band"].dtype == frame["band"].dtype
+    elif kind == "polars":
+        assert filled.schema == given.schema
+    else:
+        assert filled.schema.field("band").type.value_type == given.schema.field("band").type.value_type
+
+
+def test_ordered_levels_take_one_place_and_lie_in_their_order(imputer) -> None:
+    codec = imputer.model_.codec
+    places = dict(zip([c.name for c in codec.columns], codec.places, strict=True))
+    assert places["band"].stop - places["band"].start == 1
+    assert places["town"].stop - places["town"].start == 4
+    column = next(c for c in imputer.schema_.columns if c.name == "band")
+    assert column.levels == ("low", "mid", "high"), "the order of the categories, not of the alphabet"
+
+
+def test_levels_that_no_row_has_are_never_filled_in(frame) -> None:
+    rows = frame.assign(band=frame["band"].cat.add_categories("never"))[:200]
+    imputer = quick().fit(rows)
+    assert list(imputer.predict_proba(rows)["band"].columns) == LEVELS["band"]
+    filled = imputer.transform(rows)
+    assert "never" not in set(filled["band"])
+    assert filled["band"].dtype == rows["band"].dtype
+
+
+# --- levels that are new
+
+
+def test_new_level_is_refused_by_column_and_level(imputer, frame) -> None:
+    rows = frame[:50].assign(town="Rom")
+    for call in (imputer.transform, imputer.predict_proba, imputer.score_samples):
+        with pytest.raises(DataError, match=r"'town' holds levels that the fit did not see: 'Rom'.*unseen='missing'"):
+            call(rows)
+
+
+def test_new_level_when_it_counts_as_missing_tells_nothing_and_stays(frame) -> None:
+    imputer = quick(unseen="missing").fit(frame[:300])
+    rows = frame[:300].copy()
+    rows.loc[rows.index[:20], "town"] = "Rom"
+    hidden = frame[:300].copy()
+    hidden.loc[hidden.index[:20], "town"] = None
+    filled = imputer.transform(rows)
+    assert (filled["town"][:20] == "Rom").all(), "an observed cell is never changed"
+    others = imputer.transform(hidden)
+    pd.testing.assert_frame_equal(filled.drop(columns="town"), others.drop(columns="town"))
+    pd.testing.assert_series_equal(filled["town"][20:], others["town"][20:])
+    pd.testing.assert_frame_equal(imputer.predict_proba(rows)["town"], imputer.predict_proba(hidden)["town"])
+
+
+# --- many levels
+
+
+def test_column_of_300_levels_is_learned_in_little_space() -> None:
+    resource = pytest.importorskip("resource")
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 300, 6000)
+    names = np.array([f"town {k:03d}" for k in range(300)])
+    rows = pd.DataFrame({"town": names[codes], "x": codes + rng.normal(size=6000), "y": rng.normal(size=6000)})
+    rows["town"] = rows["town"].mask(rng.random(6000) < 0.2)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    imputer = quick(max_epochs=2).fit(rows)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown < 300, f"{grown:.0f} MB"
+    assert imputer.model_.codec.n_places == 2 + 9
+    chances = imputer.predict_proba(rows)["town"]
+    assert chances.shape == (6000, 300)
+    filled = imputer.transform(rows)
+    hole = rows["town"].isna()
+    assert filled["town"].isin(names).all()
+    error = np.abs(filled["town"][hole].str[5:].astype(int) - codes[hole])
+    assert error.mean() < 70, "a level at random is 100 off"
+
+
+# --- heads
+
+
+def test_head_without_examples_follows_the_counts() -> None:
+    counts = torch.tensor([5.0, 2.0, 0.0])
+    head = LevelHead.fit(torch.empty(0, 4), torch.empty(0, dtype=torch.long), counts)
+    expected = (counts + 1) / (counts + 1).sum()
+    torch.testing.assert_close(head.probabilities(torch.randn(3, 4)), expected.expand(3, 3))
+
+
+def test_head_with_examples_separates_what_a_line_separates() -> None:
+    rows = torch.rand(2000, 3, generator=torch.Generator().manual_seed(0))
+    levels = (3 * rows[:, 0]).long()
+    head = LevelHead.fit(rows, levels, levels.bincount().float())
+    assert (head.probabilities(rows).argmax(1) == levels).float().mean() > 0.9
+    assert not head.weight.requires_grad
+
+
+def test_head_fitted_twice_has_the_same_bits_and_leaves_the_mode_alone() -> None:
+    rows = torch.rand(300, 5, generator=torch.Generator().manual_seed(0))
+    levels = (4 * rows[:, 1]).long()
+    with torch.inference_mode():
+        kept = rows.clone()
+        one = LevelHead.fit(kept, levels, levels.bincount().float())
+        assert torch.is_inference_mode_enabled()
+    two = LevelHead.fit(rows, levels, levels.bincount().float())
+    assert torch.equal(one.weight, two.weight)
+    assert torch.equal(one.bias, two.bias)
+
+
+# --- files
+
+
+def test_saved_model_with_all_kinds_and_wishes_gives_the_same_bits(frame, tmp_path) -> None:
+    rng = np.random.default_rng(2)
+    rows = frame[:300].copy()
+    rows["start"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 90, 300), unit="D")
+    rows["end"] = rows["start"] + pd.to_timedelta(rng.integers(1, 90_000, 300), unit="s")
+    rows["zip"] = pd.array(rng.choice([10_115, 20_095], 300), dtype="Int64")
+    rows["count"] = rng.poisson(2, 300).astype("float64")
+    rows["y"] = rng.normal(size=300)
+    for name in ("start", "end", "zip", "count"):
+        rows.loc[rng.random(300) < 0.2, name] = None
+    imputer = quick(
+        kinds={"zip": "category"},
+        roles={"y": "outcome", "three": "targets_only"},
+        bounds={"one": (-9, None), "end": ("2019-12-31", "2021-01-01")},
+        allowed={"count": [0, 1, 2, 5]},
+        rules=["start <= end"],
+        unseen="missing",
+        scaling="auto",
+    ).fit(rows)
+    imputer.save(tmp_path / "m.mcflow")
+    loaded = load(tmp_path / "m.mcflow")
+    new = rows.assign(town="Rom")
+    for given in (rows, new):
+        filled = imputer.transform(given)
+        pd.testing.assert_frame_equal(loaded.transform(given), filled)
+        one, two = imputer.predict_proba(given), loaded.predict_proba(given)
+        assert list(one) == list(two) == ["band", "sign", "town", "zip"]
+        for name, chances in one.items():
+            pd.testing.assert_frame_equal(two[name], chances)
+    assert loaded.schema_ == imputer.schema_
+    assert loaded.constraints_.to_dict() == imputer.constraints_.to_dict()
+    assert loaded.check(new).to_dict() == imputer.check(new).to_dict()
+    assert (filled["start"] <= filled["end"]).all()
+    assert filled["count"][rows["count"].isna()].isin([0, 1, 2, 5]).all()

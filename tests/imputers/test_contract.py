@@ -244,6 +244,18 @@ def test_empty_column_of_a_frame_is_dropped_with_a_warning(table, kind) -> None:
     assert list(getattr(filled, "column_names", None) or filled.columns) == list("abcd")
 
 
+@pytest.mark.parametrize("kind", FRAMES)
+def test_empty_columns_of_numbers_are_kept_as_zeros_of_their_type(table, kind) -> None:
+    import narwhals as nw
+
+    frame = pd.DataFrame(table, columns=list("abcd"), index=np.arange(300) + 5)
+    frame["real"], frame["whole"] = np.nan, pd.array([pd.NA] * 300, dtype="Int64")
+    given = FRAMES[kind](frame)
+    filled = nw.from_native(quick(keep_empty_features=True).fit_transform(given), eager_only=True)
+    assert filled.schema == nw.from_native(given, eager_only=True).schema
+    assert filled["real"].to_list() == filled["whole"].to_list() == [0] * 300
+
+
 def test_constant_column_is_filled_with_its_value(table) -> None:
     rows = np.column_stack([table, np.where(np.isnan(table[:, 0]), np.nan, 7.0)])
     assert (quick().fit_transform(rows)[:, 4] == 7).all()

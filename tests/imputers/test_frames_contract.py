@@ -7,6 +7,7 @@ import decimal
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcflow import MCFlowImputer
-from mcflow.errors import McflowWarning
+from mcflow import MCFlowImputer, load
+from mcflow.data.frames import read_frame
+from mcflow.errors import DataError, McflowWarning
 
 TEXTS = ("a", "b", "", " ", "Ä", "日本", "nan", "3", "a,b", "a\n")
 NAMES = ("a", "b c", "", "naïve", "列 1", "x\ty", "3", "None", 'quo"te', "x0")
@@ -176,22 +178,9 @@ def to_objects(table: list[Made]) -> np.ndarray:
     return pd.DataFrame({k: pd.Series(plain(made.cells), dtype=object) for k, made in enumerate(table)}).to_numpy()
 
 
-def nullable(cells: pa.Array) -> pd.Series:
-    kinds = {str(kind): getattr(pd, f"{word}Dtype")() for word, kind in NULLABLE.items()}
-    return cells.to_pandas(types_mapper=lambda kind: kinds.get(str(kind)))
-
-
-NULLABLE = {
-    **{f"{sign}Int{bits}": getattr(pa, f"{sign}int{bits}".lower())() for sign in ("", "U") for bits in (8, 16, 32, 64)},
-    "Float32": pa.float32(),
-    "Float64": pa.float64(),
-    "Boolean": pa.bool_(),
-    "String": pa.string(),
-}
-
-
-def arrow_backed(cells: pa.Array) -> pd.Series:
-    return pd.Series(pd.arrays.ArrowExtensionArray(in_chunks(cells)))
+WORDS = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt64", "Float32", "Float64")
+NULLABLE = {getattr(pa, word.lower())(): getattr(pd, f"{word}Dtype")() for word in WORDS}
+NULLABLE |= {pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}
 
 
 def in_chunks(cells: pa.Array) -> pa.ChunkedArray:
@@ -225,8 +214,8 @@ def to_arrow(made: Made) -> pa.ChunkedArray:
 PANDAS = {
     "pandas": lambda cells: cells.to_pandas(),
     "pandas with objects": lambda cells: pd.Series(plain(cells), dtype=object),
-    "pandas nullable": nullable,
-    "pandas on arrow": arrow_backed,
+    "pandas nullable": lambda cells: cells.to_pandas(types_mapper=NULLABLE.get),
+    "pandas on arrow": lambda cells: pd.Series(pd.arrays.ArrowExtensionArray(in_chunks(cells))),
 }
 CONTAINERS = ("float64", "float32", "objects", *PANDAS, "polars", "pyarrow")
 
@@ -358,7 +347,7 @@ def quick(**parameters: Any) -> MCFlowImputer:
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_frame_when_filled_differs_only_in_its_holes(container: str, data: st.DataObject) -> None:
     frame, kinds = data.draw(frames(container))
@@ -395,3 +384,117 @@ def test_frame_when_set_output_is_set_comes_back_as_that_kind(container: str, wa
         pairs = zip(cells_of(frame, p), cells_of(filled, place), strict=True)
         assert all(old == new for old, new in pairs if not is_hole(old))
         assert not any(map(is_hole, cells_of(filled, place)))
+
+
+X = [0.5, None, 1.5, 2.25, None, 3.5] * 2
+
+
+def dictionary(places: list[int | None], texts: list[str], ordered: bool = True) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(places, pa.int8()), texts, ordered=ordered)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "new"),
+    [
+        (pd.Series(pd.Categorical(["u", "v", None] * 4)), pd.Series(pd.Categorical([None, None, "u"], ["u"]))),
+        (pl.Series(["u", "v", None] * 4, dtype=pl.Enum(["v", "u"])), pl.Series([None] * 3, dtype=pl.Enum(["w"]))),
+        (dictionary([0, 1, None] * 4, ["u", "v"]), dictionary([0, None, None], ["u"])),
+    ],
+)
+def test_levels_that_new_rows_do_not_list_are_added_behind_theirs(fitted: Any, new: Any) -> None:
+    make = {pd.Series: pd.DataFrame, pl.Series: pl.DataFrame}.get(type(new), pa.table)
+    imputer = quick().fit(make({"x": pa.array(X) if make is pa.table else X, "c": fitted}))
+    filled = imputer.transform(make({"x": pa.array(X[:3]) if make is pa.table else X[:3], "c": new}))
+    assert set(cells_of(filled, 1)) <= {"u", "v"}
+    if make is pl.DataFrame:
+        assert filled["c"].dtype.categories[0] == "w"
+
+
+@pytest.mark.parametrize("make", [pl.DataFrame, pd.DataFrame, pa.table])
+def test_column_whose_only_gap_is_an_unseen_level_comes_back_as_it_was(make: Callable[[Any], Any]) -> None:
+    imputer = quick(unseen="missing").fit(make({"x": X, "c": ["u", "v", "u"] * 4}))
+    filled = imputer.transform(make({"x": [1.0, None], "c": ["new", "u"]}))
+    assert cells_of(filled, 1) == ["new", "u"]
+
+
+def test_ordered_dictionary_of_several_chunks_keeps_its_order() -> None:
+    chunks = [dictionary([0, None, 1, 0], ["z", "a"]), dictionary([0, 1, 2, None, 0, 1, 1, 1], ["a", "q", "z"])]
+    table = pa.table({"x": X, "c": pa.chunked_array(chunks)})
+    imputer = quick().fit(table)
+    check_filled(imputer, table, table, imputer.transform(table))
+    assert imputer.schema_.columns[1].levels == ("z", "a", "q")
+
+
+def test_arrow_table_keeps_the_metadata_of_its_columns() -> None:
+    fields = [pa.field("x", pa.float64(), metadata={"unit": "m"}), pa.field("k", pa.int64(), nullable=False)]
+    table = pa.table([X, [1, 2, 3] * 4], schema=pa.schema(fields, metadata={"from": "here"}))
+    assert quick().fit_transform(table).schema.equals(table.schema, check_metadata=True)
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.float16()])
+def test_arrow_type_that_few_functions_know_is_filled(kind: pa.DataType) -> None:
+    cells = pa.array(["u", None, "v"] * 4 if kind == pa.string_view() else np.array(X, dtype="float16"), kind)
+    table = pa.table({"x": X, "c": cells})
+    imputer = quick().fit(table)
+    check_filled(imputer, table, table, imputer.transform(table))
+
+
+def test_numbers_that_no_float64_can_hold_are_filled_within_their_range(tmp_path: Path) -> None:
+    counts = pd.array([2**62 + 1, 2**62 + 9, None] * 4, dtype="Int64")
+    frame = pd.DataFrame({"x": X, "big": counts, "time": pd.to_datetime(counts - 3 * 10**18)})
+    imputer = quick().fit(frame)
+    imputer.save(tmp_path / "model.mcflow")
+    check_filled(imputer, frame, frame, load(tmp_path / "model.mcflow").transform(frame))
+
+
+def test_objects_in_an_array_are_not_read_as_numbers() -> None:
+    rows = np.array([["1", True, 1, 0.5], ["2", False, 2, None], [None, None, None, 1.5]] * 4, dtype=object)
+    imputer = quick().fit(rows)
+    assert [column.kind for column in imputer.schema_.columns] == ["category", "boolean", "integer", "continuous"]
+    filled = imputer.transform(rows)
+    assert filled.dtype == object
+    assert [set(map(type, filled[:, k])) for k in range(4)] == [{str}, {bool}, {int}, {float}]
+
+
+def test_numbers_of_an_array_that_are_said_to_be_levels_are_filled_with_levels() -> None:
+    rows = np.array([[3.0, 0.1], [5.0, 0.7], [np.nan, 0.4]] * 4)
+    filled = quick(kinds={0: "category"}).fit_transform(rows)
+    assert set(filled[:, 0]) == {3.0, 5.0}
+    ones = quick().fit(np.ones((5, 2), dtype=bool))
+    assert ones.transform(np.array([[np.nan, 1.0]])).tolist() == [[1.0, 1.0]]
+
+
+def test_array_of_dates_is_filled_with_dates() -> None:
+    rows = np.array([["2020-01-01", "2020-03-01"], ["NaT", "2021-01-01"], ["2020-05-01", "NaT"]], dtype="M8[D]")
+    filled = quick().fit_transform(rows)
+    assert filled.dtype == rows.dtype
+    assert not np.isnat(filled).any()
+
+
+def test_durations_where_the_fit_had_times_are_refused() -> None:
+    times = pd.DataFrame({"x": X, "t": pd.to_datetime(["2020-01-01", "2021-01-01", None] * 4)})
+    with pytest.raises(DataError, match="'t' held values of type timestamp"):
+        quick().fit(times).transform(times.assign(t=times["t"] - times["t"].min()))
+
+
+@pytest.mark.parametrize(
+    ("empty", "dtype"),
+    [
+        (pd.Series([None] * 12, dtype="timedelta64[s]"), "datetime64[us]"),
+        (pd.Series([None] * 12, dtype="float64"), "datetime64[us]"),
+        (pd.Series([None] * 12, dtype="datetime64[s]"), "datetime64[s]"),
+        (pd.Series([None] * 12, dtype=object), "object"),
+    ],
+)
+def test_empty_column_of_new_rows_takes_another_type_only_if_its_own_cannot_hold_the_fills(empty, dtype) -> None:
+    frame = pd.DataFrame({"x": X, "t": pd.to_datetime(["2020-01-01", "2021-01-01", None] * 4)})
+    filled = quick().fit(frame).transform(frame.assign(t=empty))
+    assert filled["t"].dtype == dtype
+    assert filled["t"].notna().all()
+
+
+def test_columns_of_several_types_go_through_set_output_and_know_their_holes() -> None:
+    frame = pd.DataFrame({"x": X, "mixed": pd.Series([1, "a", None, pd.NA, np.nan, pd.NaT] * 2, dtype=object)})
+    filled = quick().set_output(transform="polars").fit_transform(frame)
+    assert filled["mixed"].to_list()[:2] == [1, "a"]
+    assert read_frame(frame).missing(1).tolist() == [False, False, True, True, True, True] * 2

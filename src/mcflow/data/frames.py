@@ -150,10 +150,10 @@ class Frame:
             A new table of the same kind.
         """
         holes = np.isnan(before) & ~np.isnan(after)
+        for k, p in enumerate(schema.coded):
+            if holes[:, k].any():  # a level that the fit did not see has no code, but it is an observed cell and stays
+                holes[:, k] &= self.missing(p)
         changed = [(k, p) for k, p in enumerate(schema.coded) if holes[:, k].any()]
-        for k, p in changed:
-            # A level that the fit did not see has no code, but it is an observed cell and stays.
-            holes[:, k] &= self.missing(p)
         if self.container == "numpy":
             filled: Array = np.array(self.native)
             for k, p in changed:

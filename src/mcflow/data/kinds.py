@@ -114,8 +114,7 @@ def _with_levels(array: pa.Array, kind: str, base: dict[str, Any]) -> Column:
 
 def _can_be_levels(kind: pa.DataType) -> bool:
     """Tell whether values of a type can be told apart, put in order and written to a file."""
-    tests = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string)
-    return any(test(kind) for test in (*tests, pa.types.is_large_string, pa.types.is_string_view))
+    return is_text(kind) or any(is_(kind) for is_ in (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating))
 
 
 def _with_step(array: pa.Array, kind: str, base: dict[str, Any]) -> Column:

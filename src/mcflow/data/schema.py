@@ -42,11 +42,12 @@ class Column:
     missing : int
         Missing cells at fit.
     levels : tuple
-        The levels of a column of levels, in order of their codes; the value of a constant one.
+        The levels of a column of levels, in order of their codes. For whole numbers and times, their exact smallest and
+        largest value (times in nanoseconds) where a float64 cannot hold them.
     low, high : float
         Smallest and largest observed code.
     step : float
-        Microseconds a code stands for in a column of dates and times, else 1.
+        Microseconds a code stands for in a column of dates and times, a part of one for nanoseconds; else 1.
     whole : bool
         Whether only whole codes may be filled in.
     base : str

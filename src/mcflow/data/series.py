@@ -201,8 +201,10 @@ def cells_of(codes: FloatArray, column: Column, kind: pa.DataType | None = None)
 
 def _with_ends(counts: Array, codes: FloatArray, ends: tuple[Any, ...], column: Column) -> Array:
     """Put the exact smallest and largest value where the codes are theirs, if a float64 cannot hold them."""
+    limits = np.iinfo(counts.dtype)
     if ends:
-        counts[codes == column.low], counts[codes == column.high] = ends
+        low, high = (min(max(end, limits.min), limits.max) for end in ends)
+        counts[codes == column.low], counts[codes == column.high] = low, high
     return counts
 
 

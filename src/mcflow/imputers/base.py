@@ -7,8 +7,10 @@ __all__ = ["TableImputer"]
 import abc
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
+import narwhals as nw
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._set_output import _get_output_config
@@ -19,7 +21,7 @@ from mcflow.data.constraints import Constraints
 from mcflow.data.frames import Frame, add_columns, build_frame, convert, read_frame, select, whole_columns
 from mcflow.data.planning import Wishes, plan_table
 from mcflow.data.schema import Column, TableSchema
-from mcflow.data.series import cells_of, type_named
+from mcflow.data.series import cells_of, fill_native, is_time, type_named
 from mcflow.errors import DataError
 from mcflow.typing import Array, FloatArray
 
@@ -167,11 +169,12 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         keep = self._kept()
         indicators = self._indicators(frame)
         if frame.container == "numpy":
-            filled[:, self.schema_.empty] = np.nan_to_num(filled[:, self.schema_.empty])
+            for p in self.schema_.empty:
+                filled[frame.missing(p), p] = 0
             whole = len(keep) == self.n_features_in_ and not indicators
             return filled if whole else np.column_stack([filled[:, keep], *indicators.values()])
         if self.keep_empty_features and self.schema_.empty:
-            filled = add_columns(filled, self._zeros(frame))
+            filled = self._with_zeros(frame, filled)
         if self.restore_integers:
             filled = whole_columns(filled, [c.name for c in self.schema_.columns if (c.base or c.kind) == "integer"])
         if len(keep) < self.n_features_in_:
@@ -184,15 +187,16 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         drop = set() if self.keep_empty_features else set(self.schema_.empty)
         return [p for p in range(self.n_features_in_) if p not in drop]
 
-    def _zeros(self, frame: Frame) -> dict[Any, Array]:
-        """Return the empty columns of numbers, filled with 0."""
-        numbers = [p for p in self.schema_.empty if self.schema_.columns[p].dtype in ("double", "float")]
-        zeros = {}
-        for p in numbers:
-            array = frame.arrow(p)
-            if array is not None and array.null_count:
-                zeros[frame.names[p]] = np.nan_to_num(array.to_numpy(zero_copy_only=False).astype(np.float64))
-        return zeros
+    def _with_zeros(self, frame: Frame, filled: Any) -> Any:
+        """Fill the empty columns of numbers with 0."""
+        numbers = [(p, self.schema_.columns[p]) for p in self.schema_.empty]
+        fresh = []
+        for p, column in numbers:
+            kind = type_named(column.dtype)
+            if kind is not None and not is_time(kind) and frame.missing(p).any():
+                number = replace(column, kind="continuous", whole=True)
+                fresh.append(fill_native(frame.series(p), frame.missing(p), np.zeros(frame.n_rows), number))
+        return nw.from_native(filled, eager_only=True).with_columns(*fresh).to_native() if fresh else filled
 
     def _indicators(self, frame: Frame) -> dict[str, FloatArray]:
         if not self.add_indicator:

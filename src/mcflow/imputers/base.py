@@ -152,8 +152,7 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
     def _completed(self, values: FloatArray) -> FloatArray:
         """Return all coded columns without a hole, within the constraints."""
         missing = np.isnan(values)
-        hidden = values.copy()
-        hidden[:, self.schema_.among_coded(role="targets_only")] = np.nan
+        hidden = self._usable(values)
         filled = hidden.copy()
         model = self.schema_.among_coded(model=True)
         if model.any() and np.isnan(hidden[:, model]).any():
@@ -163,6 +162,12 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
             if not column.in_model:
                 filled[:, k] = column.low
         return self.constraints_.apply(np.where(missing, filled, values), missing)
+
+    def _usable(self, values: FloatArray) -> FloatArray:
+        """Return the codes that others may be filled from: without those of columns that are targets only."""
+        usable = values.copy()
+        usable[:, self.schema_.among_coded(role="targets_only")] = np.nan
+        return usable
 
     def _outgoing(self, frame: Frame, values: FloatArray, filled: Any) -> Any:
         """Drop empty columns, add indicators, and give the kind of table that was asked for."""

@@ -101,9 +101,10 @@ class FlowModel:
         rows: dict[int, list[Tensor]] = {k: [] for k in self.levels}
         hidden: dict[int, list[Tensor]] = {k: [] for k in self.levels}
         n_rows = min(len(values), MANY_ROWS)
+        targets = np.array([column.role == "targets_only" for column in self.codec.columns])
         for _ in range(min(MOST_ROUNDS, math.ceil(ENOUGH_CELLS / (HIDDEN_SHARE * n_rows)))):
             some = values[rng.permutation(len(values))[:n_rows]]
-            hide = (rng.random(some.shape) < HIDDEN_SHARE) & ~np.isnan(some)
+            hide = ((rng.random(some.shape) < HIDDEN_SHARE) | targets) & ~np.isnan(some)
             holed = np.where(hide, np.nan, some)
             done = self._complete(holed, self.marginals.fill(holed, rng.random(some.shape)))
             for k in self.levels:

@@ -223,10 +223,8 @@ class MCFlowImputer(TableImputer):
         """
         check_is_fitted(self)
         frame, values = self._read(X)
-        hidden = values.copy()
-        hidden[:, self.schema_.among_coded(role="targets_only")] = np.nan
         model = self.schema_.among_coded(model=True)
-        found = self.model_.probabilities(hidden[:, model], values[:, model]) if model.any() else {}
+        found = self.model_.probabilities(self._usable(values)[:, model], values[:, model]) if model.any() else {}
         tables = {}
         for k, position in enumerate(self.schema_.model):
             column = self.schema_.columns[position]

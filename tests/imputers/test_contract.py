@@ -331,3 +331,11 @@ def test_letter_is_filled_as_well_as_the_paper_s_method_can(data_folder) -> None
     imputer = MCFlowImputer(preset="paper", max_epochs=64, random_state=0).fit(holed[4000:])
     error = ((imputer.transform(holed[:4000]) - rows[:4000]) / span)[hidden[:4000]]
     assert np.sqrt((error**2).mean()) <= 0.135
+
+
+def test_counter_without_a_name_is_a_number_like_any_other() -> None:
+    rows = np.arange(60.0)[:, None]
+    rows[5] = np.nan
+    assert quick().fit_transform(rows)[5, 0] in np.arange(60)
+    full = np.arange(60.0)[:, None]
+    assert (quick().fit_transform(full) == full).all()

@@ -150,7 +150,8 @@ def _number_kind(name: Any, array: pa.Array) -> str:
     finite = values[np.isfinite(values)]
     if not (len(finite) and (np.floor(finite) == finite).all()):
         return "continuous"
-    if array.null_count == 0 and len(values) > FEW_CELLS and (np.diff(finite) == 1).all():
+    # Columns without names are features that somebody chose; a counter among them is one too.
+    if isinstance(name, str) and array.null_count == 0 and len(values) > FEW_CELLS and (np.diff(finite) == 1).all():
         warnings.warn(
             f"Column {name!r} counts its rows ({values[0]:g} to {values[-1]:g}) and looks like an identifier, so it is "
             f"not used. Set kinds={{{name!r}: 'integer'}} to use it.",

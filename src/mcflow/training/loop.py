@@ -128,7 +128,7 @@ class Trainer:
         """Update θ and φ once for every batch; return both mean losses."""
         config = self.settings.train
         n_rows = len(self.rows)
-        total = torch.zeros(2, dtype=torch.float64)
+        parts: list[Tensor] = []
         n_cells = config.batch_size * self.rows.shape[1]
         with torch.inference_mode(), one_thread_when_small(n_cells):
             order = torch.randperm(n_rows, generator=self.streams.order).to(self.rows.device)
@@ -137,8 +137,10 @@ class Trainer:
                 losses = gradients(self.flow, self.mapper, rows, weights, config.likelihood_weight)
                 self.flow_adam.step(self.flow.gradient)
                 self.latent_adam.step(self.mapper.gradient)
-                total += torch.stack(losses).cpu() * (len(batch) / n_rows)
-        return float(total[0]), float(total[1])
+                parts.append(torch.stack(losses) * (len(batch) / n_rows))
+            # Read once an epoch: on a graphics card every look at a number waits for it.
+            flow_loss, latent_loss = torch.stack(parts).cpu().double().sum(0).tolist()
+        return flow_loss, latent_loss
 
     def _close_epoch(self) -> None:
         """Refill, keep and restart when it is time, and find out whether this was the last epoch."""

@@ -1,0 +1,48 @@
+"""How good a fill is: cell by cell, as a distribution, and for the model that is fitted next."""
+
+from __future__ import annotations
+
+from mcflow.metrics.distribution import (
+    correlation_error,
+    coverage,
+    coverage_by_column,
+    crps,
+    crps_by_column,
+    energy_distance,
+    pinball,
+    sliced_wasserstein,
+    width,
+)
+from mcflow.metrics.downstream import DownstreamScores, downstream_score
+from mcflow.metrics.pointwise import (
+    Score,
+    by_column,
+    category_error,
+    category_error_by_column,
+    mae,
+    rmse,
+    rmse_by_column,
+    standardised_rmse,
+)
+
+__all__ = [
+    "DownstreamScores",
+    "Score",
+    "by_column",
+    "category_error",
+    "category_error_by_column",
+    "correlation_error",
+    "coverage",
+    "coverage_by_column",
+    "crps",
+    "crps_by_column",
+    "downstream_score",
+    "energy_distance",
+    "mae",
+    "pinball",
+    "rmse",
+    "rmse_by_column",
+    "sliced_wasserstein",
+    "standardised_rmse",
+    "width",
+]

@@ -106,7 +106,9 @@ def test_fit_without_a_seed_goes_on_with_the_seed_it_had(table, tmp_path) -> Non
     assert_same_bits(first, again)
 
 
-@pytest.mark.parametrize("change", [{"random_state": 2}, {"max_epochs": 4}, {"learning_rate": 0.01}])
+@pytest.mark.parametrize(
+    "change", [{"random_state": 2}, {"max_epochs": 4}, {"learning_rate": 0.01}, {"bounds": {0: (-9, 9)}}]
+)
 def test_checkpoint_of_other_settings_is_refused(table, tmp_path, change) -> None:
     settings = {"max_epochs": 3, "random_state": 1, "checkpoint_dir": tmp_path}
     MCFlowImputer(**settings).fit(table)
@@ -130,3 +132,26 @@ def test_broken_checkpoint_is_named(table, tmp_path) -> None:
     with pytest.raises(ModelFileError, match=FILE_NAME):
         imputer.fit(table)
     assert (imputer.transform(table) == filled).all(), "a fit that fails leaves the earlier one as it was"
+
+
+def test_stopped_fit_of_levels_goes_on_to_the_same_probabilities(tmp_path, monkeypatch) -> None:
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=200), "town": rng.choice(["a", "b", "c"], 200)})
+    frame.loc[::5, "town"] = None
+    whole = MCFlowImputer(max_epochs=4, random_state=1).fit(frame)
+    resumable = MCFlowImputer(max_epochs=4, random_state=1, checkpoint_dir=tmp_path)
+    run = Trainer._run_epoch
+
+    def stopping(self: Trainer) -> None:
+        if self.epoch >= 2:
+            raise StoppedError
+        run(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_run_epoch", stopping)
+        with pytest.raises(StoppedError):
+            resumable.fit(frame)
+    resumable.fit(frame)
+    pd.testing.assert_frame_equal(whole.predict_proba(frame)["town"], resumable.predict_proba(frame)["town"])

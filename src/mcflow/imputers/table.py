@@ -13,7 +13,7 @@ import torch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from mcflow.config import OVERRIDES, Settings, resolve
+from mcflow.config import OVERRIDES, resolve
 from mcflow.data.checking import CheckReport, check_table
 from mcflow.data.codecs import TableCodec
 from mcflow.data.schema import LEVEL_KINDS, Column
@@ -179,7 +179,8 @@ class MCFlowImputer(TableImputer):
         codec = TableCodec.from_values(values, columns, settings.data.scaling)
         model = FlowModel(settings, codec, Marginals.from_values(values), codec.box(low, high), seed)
         if columns:
-            callbacks = self._callbacks(values, settings, seed)
+            said = {"kinds": [c.kind for c in columns], "bounds": [low.tolist(), high.tolist()]}
+            callbacks = self._callbacks(values, said | {"seed": seed, "settings": settings.to_dict()}, seed)
             model.fit(values, streams, choose_device(self.device), callbacks)
         # Assigned at the end: a fit that fails leaves an earlier one as it was.
         self.model_, self.settings_, self.seed_ = model, settings, seed
@@ -194,11 +195,10 @@ class MCFlowImputer(TableImputer):
                 return found
         return seed_from(self.random_state)
 
-    def _callbacks(self, values: FloatArray, settings: Settings, seed: int) -> list[Callback]:
+    def _callbacks(self, values: FloatArray, settings: dict[str, Any], seed: int) -> list[Callback]:
         callbacks: list[Callback] = []
         if self.checkpoint_dir is not None:
-            identity = fingerprint(values, {"seed": seed, "settings": settings.to_dict()})
-            callbacks.append(Checkpointer(Path(self.checkpoint_dir), identity, seed))
+            callbacks.append(Checkpointer(Path(self.checkpoint_dir), fingerprint(values, settings), seed))
         if self.verbose:
             callbacks.append(ProgressDisplay())
         return callbacks

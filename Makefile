@@ -39,7 +39,7 @@ test: lint ## lint, types, import layers, and the tests with coverage
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --cov --cov-report=term
 
 test-slow: $(STAMP)-dev ## the tests that take minutes
-	$(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 lint: $(STAMP)-dev ## ruff, mypy and the import layers
 	$(BIN)/ruff check .

@@ -24,7 +24,7 @@ from mcflow.typing import BoolArray, FloatArray
 #: Share of the observed cells that is hidden to fit the heads.
 HIDDEN_SHARE = 0.2
 #: Hidden cells that are enough for a head, and rows that are looked at together.
-ENOUGH_CELLS, MANY_ROWS, MOST_ROUNDS = 5_000, 25_000, 20
+ENOUGH_CELLS, MANY_ROWS, MOST_ROUNDS = 20_000, 50_000, 20
 
 
 class FlowModel:

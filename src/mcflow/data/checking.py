@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from mcflow.data.constraints import Constraints
 from mcflow.data.frames import Frame, read_frame
-from mcflow.data.rules import close_rules
 from mcflow.data.schema import LEVEL_KINDS, Column, TableSchema
 from mcflow.errors import DataError
 from mcflow.typing import FloatArray
@@ -177,10 +176,5 @@ def _range(column: Column, codes: FloatArray) -> Iterator[Finding]:
 def _rules(codes: dict[int, FloatArray], schema: TableSchema, constraints: Constraints) -> Iterator[Finding]:
     """Look at the rules as they were said and at those that follow from them."""
     cells = {constraints.names[k]: codes[p] for k, p in enumerate(schema.coded) if p in codes}
-    said = [rule for rule in constraints.rules if rule.bound is not None]
-    for rule in (*said, *close_rules(constraints.rules)):
-        if all(name in cells for name in rule.columns):
-            smaller, larger = (cells[side] if isinstance(side, str) else side for side in (rule.smaller, rule.larger))
-            count = np.sum(smaller >= larger if rule.strict else smaller > larger)
-            if count:
-                yield Finding(None, "constraint", f"{count:,} rows have observed cells against the rule '{rule}'.")
+    for text, count in constraints.broken_rules(cells).items():
+        yield Finding(None, "constraint", f"{count:,} rows have observed cells against the rule '{text}'.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["Constraints", "fold"]
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -213,9 +213,28 @@ class Constraints:
         found: dict[str, int] = {}
         for column in range(len(self.names)):
             found |= self._column_violations(column, seen[:, column])
-        for rule in close_rules(self.rules):
-            smaller, larger = (seen[:, self.names.index(name)] for name in rule.columns)
-            found[str(rule)] = int(np.sum(smaller >= larger if rule.strict else smaller > larger))
+        found |= self.broken_rules(dict(zip(self.names, seen.T, strict=True)))
+        return {text: count for text, count in found.items() if count}
+
+    def broken_rules(self, cells: Mapping[str, FloatArray]) -> dict[str, int]:
+        """Count the rows whose observed cells are against a rule, one that was said or one that follows.
+
+        Parameters
+        ----------
+        cells : mapping of ndarray of shape (n_rows,)
+            Columns by name, NaN where missing; rules about others are passed over.
+
+        Returns
+        -------
+        dict of str to int
+            Counts above zero, by rule.
+        """
+        numbers = [rule for rule in self.rules if rule.bound is not None]
+        found = {}
+        for rule in (*numbers, *close_rules(self.rules)):
+            if all(name in cells for name in rule.columns):
+                smaller, larger = (cells[s] if isinstance(s, str) else s for s in (rule.smaller, rule.larger))
+                found[str(rule)] = int(np.sum(smaller >= larger if rule.strict else smaller > larger))
         return {text: count for text, count in found.items() if count}
 
     def to_dict(self) -> Header:

@@ -9,16 +9,14 @@ levels among the hidden cells of the rest, for every column of levels. Writes sp
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mcflow import MCFlowImputer
-from results import environment, write
+from results import environment, table_path, write
 
 
 def measure(frame: Any, epochs: int) -> dict[str, Any]:
@@ -48,8 +46,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=16)
     options = parser.parse_args()
-    path = Path(os.environ.get("MCFLOW_DATA") or ".") / "adult.parquet"
-    if not path.is_file():
+    path = table_path("adult")
+    if path is None:
         sys.exit("skipped: MCFLOW_DATA does not name a folder with adult.parquet")
     import pandas as pd
 

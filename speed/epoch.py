@@ -9,10 +9,8 @@ Writes speed/results/epoch.json.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,14 +23,14 @@ from mcflow.training import Trainer
 from mcflow.training.objectives import gradients, seen_weights
 from mcflow.training.threads import one_thread_when_small
 from plain import PlainTrainer
-from results import environment, write
+from results import environment, table_path, write
 
 
 def letter() -> tuple[np.ndarray[Any, Any], str]:
     """Return 16,000 rows of 16 columns with a fifth of the cells missing, and where they are from."""
     rng = np.random.default_rng(0)
-    path = Path(os.environ.get("MCFLOW_DATA") or ".") / "letter.parquet"
-    if path.is_file():
+    path = table_path("letter")
+    if path is not None:
         import pyarrow.parquet as pq
 
         table = pq.read_table(path)

@@ -9,17 +9,16 @@ cells of the rest in units of each column's range. Writes speed/results/letter.j
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mcflow import MCFlowImputer
-from results import environment, write
+from mcflow.metrics import rmse
+from results import environment, table_path, write
 
 Table = np.ndarray[Any, Any]
 
@@ -52,9 +51,8 @@ def measure(imputer: Any, span: Table, train: Table, test: Table, truth: Table) 
     fitted = time.perf_counter()
     filled = imputer.transform(test)
     done = time.perf_counter()
-    error = ((filled - truth) / span)[np.isnan(test)]
     return {
-        "rmse": round(float(np.sqrt(np.mean(error**2))), 4),
+        "rmse": round(rmse(truth, filled, np.isnan(test), span).value, 4),
         "fit_s": round(fitted - start, 1),
         "transform_s": round(done - fitted, 2),
     }
@@ -64,8 +62,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=64)
     options = parser.parse_args()
-    path = Path(os.environ.get("MCFLOW_DATA") or ".") / "letter.parquet"
-    if not path.is_file():
+    path = table_path("letter")
+    if path is None:
         sys.exit("skipped: MCFLOW_DATA does not name a folder with letter.parquet")
     import pyarrow.parquet as pq
 

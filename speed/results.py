@@ -32,6 +32,12 @@ def environment() -> dict[str, Any]:
     }
 
 
+def table_path(name: str) -> Path | None:
+    """Return where a real table is, None when MCFLOW_DATA does not name a folder that has it."""
+    path = Path(os.environ.get("MCFLOW_DATA") or ".") / f"{name}.parquet"
+    return path if path.is_file() else None
+
+
 def write(name: str, result: dict[str, Any]) -> None:
     """Store a result as JSON, print it and render the pages again."""
     FOLDER.mkdir(exist_ok=True)

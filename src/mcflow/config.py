@@ -196,7 +196,7 @@ CONSTRAINTS: dict[str, Interval | Options] = {
 }
 
 
-def check_parameter(name: str, value: object) -> None:
+def check_parameter(name: str, value: object, constraint: Interval | Options | None = None) -> None:
     """Raise `ParameterError` when a parameter's value is not allowed.
 
     Parameters
@@ -205,6 +205,8 @@ def check_parameter(name: str, value: object) -> None:
         A key of `CONSTRAINTS`; names without a constraint pass.
     value : object
         What the caller gave.
+    constraint : Interval or Options, optional
+        In place of the one in `CONSTRAINTS`.
 
     Raises
     ------
@@ -218,7 +220,7 @@ def check_parameter(name: str, value: object) -> None:
         ...
     mcflow.errors.ParameterError: batch_size is 0, but has to be a whole number of at least 1 ...
     """
-    constraint = CONSTRAINTS.get(name)
+    constraint = constraint or CONSTRAINTS.get(name)
     if constraint is None or constraint.allows(value):
         return
     hint = did_you_mean(value, map(str, constraint.words)) if isinstance(constraint, Options) else ""

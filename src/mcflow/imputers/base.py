@@ -6,9 +6,9 @@ __all__ = ["TableImputer"]
 
 import abc
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import narwhals as nw
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from mcflow.config import check_parameter
+from mcflow.config import Interval, Options, check_parameter
 from mcflow.data.constraints import Constraints
 from mcflow.data.frames import Frame, add_columns, build_frame, convert, read_frame, select, whole_columns
 from mcflow.data.planning import Wishes, plan_table
@@ -44,6 +44,8 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         Their names, when all have one.
     """
 
+    #: What the subclass's own parameters may be.
+    constraints: ClassVar[Mapping[str, Interval | Options]] = {}
     kinds: Mapping[Any, str] | None = None
     roles: Mapping[Any, str] | None = None
     bounds: Mapping[Any, tuple[Any, Any]] | None = None
@@ -120,7 +122,7 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
 
     def _check_parameters(self) -> None:
         for name, value in self.get_params(deep=False).items():
-            check_parameter(name, value)
+            check_parameter(name, value, self.constraints.get(name))
 
     def transform(self, X: Any) -> Any:
         """Fill the holes of a table. Never refits.
@@ -143,20 +145,25 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         """
         check_is_fitted(self)
         frame, values = self._read(X)
-        filled = self._completed(values)
+        return self._filled(frame, values, self._fill_values)
+
+    def _filled(self, frame: Frame, values: FloatArray, fill: Callable[[FloatArray], FloatArray]) -> Any:
+        """Return the table with its holes filled by `fill`, in the kind that was asked for."""
+        filled = self._completed(values, fill)
         for k, position in enumerate(self.schema_.coded):
             if not self.schema_.columns[position].filled:
                 filled[:, k] = values[:, k]
         return self._outgoing(frame, values, frame.fill(self.schema_, values, filled))
 
-    def _completed(self, values: FloatArray) -> FloatArray:
+    def _completed(self, values: FloatArray, fill: Callable[[FloatArray], FloatArray] | None = None) -> FloatArray:
         """Return all coded columns without a hole, within the constraints."""
+        fill = fill or self._fill_values
         missing = np.isnan(values)
         hidden = self._usable(values)
         filled = hidden.copy()
         model = self.schema_.among_coded(model=True)
         if model.any() and np.isnan(hidden[:, model]).any():
-            filled[:, model] = self._fill_values(hidden[:, model])
+            filled[:, model] = fill(hidden[:, model])
         for k, position in enumerate(self.schema_.coded):
             column = self.schema_.columns[position]
             if not column.in_model:

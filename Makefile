@@ -6,12 +6,14 @@ STAMP := $(VENV)/.stamp
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 # Tests that measure real tables look for them here; they are skipped when it is empty.
 export MCFLOW_DATA ?=
+# More flags for the benchmark, such as BENCH_FLAGS="--jobs 2".
+BENCH_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format speed docs clean
+.PHONY: help setup demo test test-slow lint format speed bench bench-quick docs clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 $(STAMP)-core: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,6 +29,11 @@ $(STAMP)-dev: $(STAMP)-core
 $(STAMP)-docs: $(STAMP)-dev
 	@echo "installing the tools for docs into $(VENV)"
 	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+$(STAMP)-bench: $(STAMP)-core
+	@echo "installing the tools for the benchmark into $(VENV)"
+	@$(PIP) --editable '.[bench]'
 	@touch $@
 
 setup: $(STAMP)-dev ## make .venv with everything the tests need
@@ -55,6 +62,12 @@ speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and docs/p
 	$(BIN)/python speed/epoch.py
 	$(BIN)/python speed/letter.py || test -z "$(MCFLOW_DATA)"
 	$(BIN)/python speed/adult.py || test -z "$(MCFLOW_DATA)"
+
+bench: $(STAMP)-bench ## measure the paper's Table 1 into benchmarks/results and README.md; stop and resume at will
+	$(BIN)/mcflow benchmark tables --output benchmarks/results --readme README.md $(BENCH_FLAGS)
+
+bench-quick: $(STAMP)-bench ## a look at all methods in minutes, into build/bench-quick
+	$(BIN)/mcflow benchmark tables --quick --output build/bench-quick $(BENCH_FLAGS)
 
 docs: $(STAMP)-docs ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

@@ -6,7 +6,7 @@ __all__ = ["Baseline", "CodedBaseline"]
 
 import abc
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,10 @@ import numpy as np
 from mcflow.data.codecs import TableCodec
 from mcflow.data.schema import Column
 from mcflow.imputers.base import TableImputer
-from mcflow.typing import FloatArray, RandomState
+from mcflow.typing import Array, FloatArray, RandomState
+
+#: Levels up to which each has a place of its own: an average of binary words would be a word of another level.
+MAX_PLACES = 64
 
 
 class Baseline(TableImputer):
@@ -57,38 +60,48 @@ class Baseline(TableImputer):
         self.keep_empty_features = keep_empty_features
         self.random_state = random_state
 
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        """Return the arguments of this class and of those it hands keywords to, which scikit-learn does not."""
-        names: set[str] = set()
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Say which arguments a class takes, with those it hands up: scikit-learn looks at one class only."""
+        super().__init_subclass__(**given)
+        found: dict[str, inspect.Parameter] = {}
         for parent in cls.__mro__:
             if issubclass(parent, Baseline) and "__init__" in vars(parent):
-                found = inspect.signature(vars(parent)["__init__"]).parameters.values()
-                names |= {p.name for p in found if p.kind == p.KEYWORD_ONLY}
-        return sorted(names)
+                named = inspect.signature(vars(parent)["__init__"]).parameters
+                found = {n: p for n, p in named.items() if p.kind == p.KEYWORD_ONLY} | found
+        cls.__signature__ = inspect.Signature(list(found.values()))
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(inspect.signature(cls).parameters)
 
 
 class CodedBaseline(Baseline):
     """A baseline that learns from rows of numbers: numbers scaled to [0, 1], levels written as zeros and ones."""
 
     codec_: TableCodec
+    box_: tuple[FloatArray, FloatArray]
 
     @abc.abstractmethod
-    def _fit_rows(self, rows: FloatArray) -> None:
-        """Learn from rows of shape (n_rows, n_places), NaN where missing."""
+    def _fit_rows(self, rows: FloatArray, owner: Array) -> None:
+        """Learn from rows of shape (n_rows, n_places), NaN where missing; `owner` is each place's column."""
 
     @abc.abstractmethod
     def _fill_rows(self, rows: FloatArray) -> FloatArray:
         """Return the rows without a hole; observed places may differ, they are not looked at."""
 
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
-        codec = TableCodec.from_values(values, columns)
+        codec = TableCodec.from_values(values, columns, max_places=MAX_PLACES)
         if columns:
-            self._fit_rows(codec.encode(values))
+            self._fit_rows(codec.encode(values), codec.owner)
+        # Assigned at the end: a fit that fails leaves an earlier one as it was.
         self.codec_, self.box_ = codec, codec.box(low, high)
 
     def _fill_values(self, values: FloatArray) -> FloatArray:
-        return self._decoded(values, np.clip(self._fill_rows(self.codec_.encode(values)), *self.box_))
+        return self._filled_by(self._fill_rows, values)
+
+    def _filled_by(self, fill: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
+        """Return codes filled by a function of rows, within the bounds, with observed ones as they were."""
+        return self._decoded(values, np.clip(fill(self.codec_.encode(values)), *self.box_))
 
     def _decoded(self, values: FloatArray, filled: FloatArray) -> FloatArray:
         """Return the codes that filled rows stand for, with observed ones as they were."""

@@ -36,6 +36,9 @@ app.command("mcflow.cli.impute:impute", help="Fill the missing cells of a CSV or
 app.command("mcflow.cli.fit:fit", help="Fit a model on a CSV or Parquet file and save it.", sort_key=1)
 app.command("mcflow.cli.check:check", help="Say how a file differs from the table of a model.", sort_key=2)
 app.command("mcflow.cli.demo:demo", help="Fill the NHANES table that ships with the package.", sort_key=3)
+benchmark = App(name="benchmark", help="Measure imputers on public data sets; stop and resume at will.", sort_key=4)
+benchmark.command("mcflow.cli.benchmark:tables", help="The paper's Table 1: imputers on tables.")
+app.command(benchmark)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except tuple(EXIT_CODES) as error:
         code = next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
         stopped = "stopped; with --checkpoint-dir a fit goes on where it was"
-        print(f"mcflow: {stopped if isinstance(error, KeyboardInterrupt) else error}", file=sys.stderr)
+        words = str(error) or (stopped if isinstance(error, KeyboardInterrupt) else type(error).__name__)
+        print(f"mcflow: {words}", file=sys.stderr)
         return code
     return 0
 

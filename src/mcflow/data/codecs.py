@@ -121,10 +121,13 @@ class LevelCode:
         Two levels and ordered ones take a single place, a few a place each, many as many as their number has bits.
     ordered : bool
         Whether the levels lie on a line.
+    max_places : int
+        Levels up to which each has a place of its own.
     """
 
     n_levels: int
     ordered: bool = False
+    max_places: int = MAX_PLACES
 
     @cached_property
     def words(self) -> FloatArray:
@@ -132,7 +135,7 @@ class LevelCode:
         count = self.n_levels
         if self.ordered or count == 2:
             return np.linspace(0, 1, count)[:, None]
-        if count <= MAX_PLACES:
+        if count <= self.max_places:
             return np.eye(count)
         bits = 1 << np.arange(math.ceil(math.log2(count)))
         return ((np.arange(count)[:, None] & bits) > 0).astype(np.float64)
@@ -180,6 +183,8 @@ class TableCodec:
         Those that the networks see.
     scales : sequence of KnotScale or None
         A scale for each column of numbers, None for columns of levels.
+    max_places : int
+        Levels up to which each has a place of its own.
 
     Attributes
     ----------
@@ -187,11 +192,13 @@ class TableCodec:
         Which column each of the networks' places belongs to.
     """
 
-    def __init__(self, columns: Sequence[Column], scales: Sequence[KnotScale | None]) -> None:
+    def __init__(
+        self, columns: Sequence[Column], scales: Sequence[KnotScale | None], max_places: int = MAX_PLACES
+    ) -> None:
         self.columns = tuple(columns)
         self.scales = tuple(scales)
         self.coders = tuple(
-            scale or LevelCode(len(column.levels), column.kind == "ordered")
+            scale or LevelCode(len(column.levels), column.kind == "ordered", max_places)
             for column, scale in zip(columns, scales, strict=True)
         )
         sizes = [1 if isinstance(coder, KnotScale) else coder.words.shape[1] for coder in self.coders]
@@ -200,7 +207,9 @@ class TableCodec:
         self.owner = np.repeat(np.arange(len(sizes)), sizes)
 
     @classmethod
-    def from_values(cls, values: FloatArray, columns: Sequence[Column], scaling: str = "range") -> TableCodec:
+    def from_values(
+        cls, values: FloatArray, columns: Sequence[Column], scaling: str = "range", max_places: int = MAX_PLACES
+    ) -> TableCodec:
         """Fit the scales to observed values.
 
         Parameters
@@ -211,6 +220,8 @@ class TableCodec:
             Theirs.
         scaling : {"range", "auto"}
             "range" is the paper's; "auto" maps hard columns by rank.
+        max_places : int
+            Levels up to which each has a place of its own.
 
         Returns
         -------
@@ -232,7 +243,7 @@ class TableCodec:
                     "hold. Divide the column by a constant first."
                 )
             scales.append((KnotScale.fitting if scaling == "auto" else KnotScale.over_range)(values[:, k]))
-        return cls(columns, scales)
+        return cls(columns, scales, max_places)
 
     @property
     def n_places(self) -> int:

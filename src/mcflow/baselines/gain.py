@@ -1,0 +1,269 @@
+"""GainImputer: a generator that fills holes against a discriminator that looks for them."""
+
+from __future__ import annotations
+
+__all__ = ["GainImputer", "discriminator_loss", "draw_hint", "generator_loss"]
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
+
+from mcflow.baselines.networks import (
+    BestAverage,
+    NetworkBaseline,
+    batches,
+    check_finite,
+    column_means,
+    count_steps,
+    dense_network,
+    hide_columns,
+    hold_out,
+    masked_mean,
+    set_rate,
+    start_at,
+)
+from mcflow.config import Interval, Options
+from mcflow.imputers.draws import DrawsMixin
+from mcflow.random import Streams
+from mcflow.typing import FloatArray
+
+#: Width of the noise in the holes.
+NOISE = 0.01
+
+#: What the hint says of a cell that it does not tell about.
+UNTOLD = 0.5
+
+
+def draw_hint(mask: Tensor, hint_rate: float, generator: torch.Generator) -> Tensor:
+    """Return the mask where the hint tells it, and 0.5 elsewhere.
+
+    Parameters
+    ----------
+    mask : Tensor of shape (n_rows, n_places)
+        1 observed, 0 missing.
+    hint_rate : float
+        Probability that a cell is told, each on its own.
+    generator : torch.Generator
+        Draws which.
+
+    Returns
+    -------
+    Tensor of shape (n_rows, n_places)
+
+    Examples
+    --------
+    >>> import torch
+    >>> draw_hint(torch.tensor([[1.0, 0.0]]), 0.0, torch.Generator().manual_seed(0))
+    tensor([[0.5000, 0.5000]])
+    """
+    told = torch.rand(mask.shape, generator=generator) < hint_rate
+    return torch.where(told, mask, UNTOLD)
+
+
+def discriminator_loss(logits: Tensor, mask: Tensor, hint: Tensor) -> Tensor:
+    r"""Return the mean cross-entropy :math:`-m \log D - (1 - m) \log(1 - D)` of the cells without a hint.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (n_rows, n_places)
+        Log-odds that a cell is observed, by the discriminator.
+    mask, hint : Tensor of shape (n_rows, n_places)
+        What is true, and what it was told.
+
+    Returns
+    -------
+    Tensor
+        A single number.
+    """
+    return masked_mean(binary_cross_entropy_with_logits(logits, mask, reduction="none"), hint == UNTOLD)
+
+
+def generator_loss(logits: Tensor, mask: Tensor, hint: Tensor) -> Tensor:
+    r"""Return the mean of :math:`-\log D` over the missing cells without a hint.
+
+    Parameters
+    ----------
+    logits, mask, hint : Tensor of shape (n_rows, n_places)
+        As for `discriminator_loss`.
+
+    Returns
+    -------
+    Tensor
+        A single number.
+    """
+    return masked_mean(-logsigmoid(logits), (1 - mask) * (hint == UNTOLD))
+
+
+class GainGenerator(nn.Module):
+    """Three layers that read a row with noise in its holes, and its mask."""
+
+    def __init__(self, mean: Tensor, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        layers = dense_network([2 * len(mean), width, width, len(mean)], generator, output=nn.Sigmoid)
+        self.layers = start_at(layers, mean)
+
+    def forward(self, rows: Tensor, mask: Tensor, uniforms: Tensor) -> Tensor:
+        """Return proposals for all places."""
+        noisy = torch.where(mask > 0, rows, NOISE * uniforms)
+        proposal: Tensor = self.layers(torch.cat([noisy, mask], 1))
+        return proposal
+
+
+class _Game:
+    """Generator and discriminator with their optimisers."""
+
+    def __init__(self, imputer: GainImputer, mean: Tensor, streams: Streams) -> None:
+        width = imputer.width or len(mean)
+        self.random, self.rules = streams.order, imputer
+        self.generator = GainGenerator(mean, width, streams.weights)
+        self.discriminator = dense_network([2 * len(mean), width, width, len(mean)], streams.weights)
+        self.optimisers = [
+            torch.optim.Adam(network.parameters(), lr=imputer.learning_rate, fused=True)
+            for network in (self.discriminator, self.generator)
+        ]
+
+    def step(self, rows: Tensor, observed: Tensor, mask: Tensor) -> float:
+        """Move the discriminator, then the generator; `mask` is what is left of `observed` to look at."""
+        hint = draw_hint(mask, self.rules.hint_rate, self.random)
+        output = self.generator(rows, mask, torch.rand(rows.shape, generator=self.random))
+        filled = torch.where(mask > 0, rows, output)
+        judged = self.discriminator(torch.cat([filled.detach(), hint], 1))
+        self._move(0, discriminator_loss(judged, mask, hint))
+        self.discriminator.requires_grad_(False)
+        judged = self.discriminator(torch.cat([filled, hint], 1))
+        squares = masked_mean((output - rows).square(), observed)
+        loss = self._move(1, generator_loss(judged, mask, hint) + self.rules.alpha * squares)
+        self.discriminator.requires_grad_(True)
+        return loss
+
+    def _move(self, player: int, loss: Tensor) -> float:
+        self.optimisers[player].zero_grad()
+        loss.backward()
+        self.optimisers[player].step()
+        return loss.item()
+
+
+class GainImputer(DrawsMixin, NetworkBaseline):
+    r"""Fill holes by a generator whose fills a discriminator cannot tell from observed cells (GAIN).
+
+    Parameters
+    ----------
+    hint_rate : float, default=0.9
+        Share of the mask that the discriminator is told.
+    alpha : float, default=100
+        Weight of the squared error on observed cells in the generator's loss.
+    dropout : float, default=0.1
+        Share of the observed cells that is hidden from both networks at every step, as if it were missing, and that
+        still counts in the squared error. 0 is the published method.
+    width : int, optional
+        Units of the two hidden layers of both networks; as many as the rows have places when None.
+    held_out : float, default=0.05
+        Share of the observed cells that is kept from training, to choose the generator by.
+    max_epochs : int, default=1000
+        Passes over the rows, at most.
+    max_steps : int, default=10000
+        Steps, at most.
+    batch_size : int, default=128
+        Rows a step.
+    learning_rate : float, default=1e-3
+        Adam's rate for both networks, at the start; it falls to nothing along a cosine.
+    **table : object
+        Arguments of every baseline, among them `kinds`, `bounds` and `random_state`.
+
+    Notes
+    -----
+    The generator reads a row x with noise from U(0, 0.01) in its holes and the mask m (1 where observed), and proposes
+    a row g. The discriminator reads the filled row and a hint h, which is m for a share of the cells and one half for
+    the others, and tells for those others how likely they are observed, D:
+
+    .. math::
+
+        L_D &= -\operatorname{mean}_{h = 1/2} [m \log D + (1 - m) \log (1 - D)] \\
+        L_G &= -\operatorname{mean}_{h = 1/2,\, m = 0} \log D + \alpha \operatorname{mean}_{o = 1} (g - x)^2
+
+    where o is 1 for all observed cells. The game does not settle by itself: the weights of the generator are averaged,
+    the rates fall, and the average that did best on the held-out cells is kept. The generator starts at the column
+    means. `transform` takes one pass with noise that depends on the row alone, `draw` a pass with other noise each
+    time; the noise is small, so that draws differ little.
+
+    Published, the squared error counts only cells that the generator sees, so that holes are learned from the
+    discriminator alone; `dropout` also asks for cells that it does not see.
+
+    References
+    ----------
+    J. Yoon, J. Jordon and M. van der Schaar, "GAIN: Missing Data Imputation using Generative Adversarial Nets",
+    ICML 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.random.default_rng(0).normal(size=(200, 1)) * [1.0, 2.0, -1.0]
+    >>> rows[::7, 1] = np.nan
+    >>> filled = GainImputer(max_epochs=50, random_state=0).fit_transform(rows)
+    >>> bool(np.isnan(filled).any())
+    False
+    """
+
+    constraints: ClassVar[Mapping[str, Interval | Options]] = {
+        "hint_rate": Interval(float, 0, 1),
+        "alpha": Interval(float, 0),
+        "dropout": Interval(float, 0, 1),
+        "width": Interval(int, 1, optional=True),
+        "held_out": Interval(float, 0, 0.5),
+        "max_epochs": Interval(int, 1),
+        "max_steps": Interval(int, 1),
+        "batch_size": Interval(int, 1),
+        "learning_rate": Interval(float, 0, 1, low_open=True),
+    }
+
+    def __init__(
+        self,
+        *,
+        hint_rate: float = 0.9,
+        alpha: float = 100.0,
+        dropout: float = 0.1,
+        width: int | None = None,
+        held_out: float = 0.05,
+        max_epochs: int = 1000,
+        max_steps: int = 10_000,
+        batch_size: int = 128,
+        learning_rate: float = 1e-3,
+        **table: Any,
+    ) -> None:
+        super().__init__(**table)
+        self.hint_rate = hint_rate
+        self.alpha = alpha
+        self.dropout = dropout
+        self.width = width
+        self.held_out = held_out
+        self.max_epochs = max_epochs
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+
+    def _train(self, rows: Tensor, owner: Tensor, streams: Streams) -> nn.Module:
+        observed, held = hold_out(rows, owner, self.held_out, streams.order)
+        rows = rows.nan_to_num()
+        game = _Game(self, column_means(rows, observed), streams)
+        keeper = BestAverage(game.generator, held.error)
+        n_steps = count_steps(len(rows), self.batch_size, self.max_epochs, self.max_steps)
+        feed = batches(len(rows), self.batch_size, streams.order)
+        for step in range(n_steps):
+            for optimiser in game.optimisers:
+                set_rate(optimiser, self.learning_rate, step / n_steps)
+            batch = next(feed)
+            x, seen = rows[batch], observed[batch]
+            kept = ~hide_columns(x, owner, self.dropout, streams.order)
+            check_finite(game.step(x, seen, seen * kept), step)
+            keeper.update()
+        return keeper.best()
+
+    def _complete(self, rows: Tensor, uniforms: Tensor) -> Tensor:
+        proposal: Tensor = self.network_(rows.nan_to_num(), (~rows.isnan()).float(), uniforms)
+        return proposal
+
+    def _draw_values(self, values: FloatArray, number: int, seed: int) -> FloatArray:
+        return self._filled_by(lambda rows: self._completed_rows(rows, self._complete, seed), values)

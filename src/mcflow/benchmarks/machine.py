@@ -1,0 +1,96 @@
+"""What a figure depends on besides the code: the machine, its load, and versions."""
+
+from __future__ import annotations
+
+__all__ = ["load_average", "machine", "thread_variables", "versions"]
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import mcflow
+
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "torch")
+
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "LOKY_MAX_CPU_COUNT",
+)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of mcflow, of what it rests on and of Python.
+
+    Examples
+    --------
+    >>> sorted(versions())
+    ['mcflow', 'numpy', 'python', 'scikit-learn', 'scipy', 'torch']
+    """
+    found = {"mcflow": mcflow.__version__, "python": platform.python_version()}
+    return found | {name: metadata.version(name) for name in _PACKAGES}
+
+
+def machine() -> dict[str, Any]:
+    """Return the processor, the number of its cores and the memory in GiB.
+
+    Examples
+    --------
+    >>> sorted(machine())
+    ['cores', 'cpu', 'ram_gib', 'system']
+    """
+    return {
+        "cpu": _processor(),
+        "cores": os.cpu_count(),
+        "ram_gib": _memory_gib(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
+
+
+def _memory_gib() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def load_average() -> float | None:
+    """Return the load of the last minute, None where the system does not tell."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):
+        return None
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """Return the environment that keeps numerical libraries to a number of threads.
+
+    Parameters
+    ----------
+    threads : int
+        At least 1.
+
+    Returns
+    -------
+    dict of str
+
+    Examples
+    --------
+    >>> thread_variables(2)["OMP_NUM_THREADS"]
+    '2'
+    """
+    return dict.fromkeys(_THREAD_VARIABLES, str(threads))

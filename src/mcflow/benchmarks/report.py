@@ -1,0 +1,316 @@
+"""The tables of a benchmark: Markdown, one HTML page, and a block for a README."""
+
+from __future__ import annotations
+
+__all__ = ["MARK", "readme_block", "report_blocks", "with_block", "write_report"]
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from mcflow.benchmarks.blocks import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
+from mcflow.benchmarks.methods import MethodSpec
+from mcflow.benchmarks.paper import CITATION, paper_figure
+from mcflow.benchmarks.plots import INK, draw_ranks
+from mcflow.benchmarks.store import Row
+from mcflow.benchmarks.summary import Entry, Section, sections_of
+from mcflow.data.catalog import CATALOG
+from mcflow.data.files import replacing
+from mcflow.errors import DataError, MissingExtraError
+
+#: The block of a README that holds the tables.
+MARK = "benchmark-tables"
+
+_TITLE = "Imputation of tables"
+_WORDS = {
+    "mcar": "completely at random",
+    "mar": "at random (by other columns)",
+    "mnar_self": "not at random (by their own value)",
+    "mnar_logistic": "not at random (logistic)",
+    "mnar_quantile": "not at random (upper tails)",
+}
+_MEASURES = {
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "standardised_rmse": "standardised RMSE",
+    "correlation_error": "correlation error",
+    "energy_distance": "energy distance",
+    "crps": "CRPS",
+    "coverage_90": "90 % interval covers",
+}
+
+
+def write_report(rows: Sequence[Row], folder: Path) -> list[str]:
+    """Write table.md, table.html and the plots of ranks.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        What `Store.rows` returned.
+    folder : Path
+        Where to write.
+
+    Returns
+    -------
+    list of str
+        What could not be written and why; empty when all is there.
+    """
+    sections = sections_of(rows)
+    figures, missing = _figures(sections, folder)
+    blocks = [Heading(_TITLE, 1), *report_blocks(rows, figures)]
+    inline = [
+        Figure(b.path, b.svg.replace(INK, "currentColor"), b.words) if isinstance(b, Figure) else b for b in blocks
+    ]
+    _write(folder / "table.md", to_markdown(blocks) + "\n")
+    _write(folder / "table.html", to_html(_TITLE, inline))
+    return missing
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[int, Figure], list[str]]:
+    figures: dict[int, Figure] = {}
+    for place, section in enumerate(sections):
+        ranking = section.ranking
+        if ranking is None:
+            continue
+        words = f"Mean ranks, {_name(section)}"
+        try:
+            svg = draw_ranks(ranking, words)
+        except MissingExtraError as error:
+            return {}, [str(error)]
+        name = "ranks.svg" if place == 0 else f"ranks-{place + 1}.svg"
+        _write(folder / name, svg)
+        figures[place] = Figure(name, svg, words)
+    return figures, []
+
+
+def report_blocks(rows: Sequence[Row], figures: dict[int, Figure] | None = None) -> list[Block]:
+    """Return the parts of the whole report.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        What `Store.rows` returned.
+    figures : dict of Figure, optional
+        Plots by the number of their section.
+
+    Returns
+    -------
+    list of Block
+    """
+    blocks: list[Block] = []
+    for place, section in enumerate(sections_of(rows)):
+        blocks.append(Heading(_name(section).capitalize()))
+        blocks += _tables(section)
+        if figures and place in figures:
+            blocks.append(figures[place])
+        for table in section.tables:
+            blocks += [Heading(f"All measures on {_title(table)}", 3), _measures(section, table)]
+    return blocks or [Paragraph("There are no results yet.")]
+
+
+def readme_block(rows: Sequence[Row]) -> str:
+    """Return what stands between the marks of a README: tables, caption and alarms, without plots.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        What `Store.rows` returned.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
+    sections = sections_of(rows)
+    blocks: list[Block] = []
+    for section in sections:
+        if len(sections) > 1:
+            blocks.append(Heading(_name(section).capitalize(), 3))
+        blocks += _tables(section)
+    return to_markdown(blocks)
+
+
+def with_block(page: str, content: str) -> str:
+    r"""Return a page with the block between its marks replaced.
+
+    Parameters
+    ----------
+    page : str
+        A README with the lines ``<!-- result benchmark-tables -->`` and ``<!-- end -->``.
+    content : str
+        What to put between them.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    DataError
+        When the page has no such lines.
+
+    Examples
+    --------
+    >>> print(with_block("a\n<!-- result benchmark-tables -->\n<!-- end -->\nb", "T"))
+    a
+    <!-- result benchmark-tables -->
+    <BLANKLINE>
+    T
+    <BLANKLINE>
+    <!-- end -->
+    b
+    """
+    pattern = re.compile(f"<!-- result {MARK} -->.*?<!-- end -->", re.DOTALL)
+    if not pattern.search(page):
+        raise DataError(f"The page has no lines <!-- result {MARK} --> and <!-- end --> to put the table between.")
+    return pattern.sub(lambda _: f"<!-- result {MARK} -->\n\n{content}\n\n<!-- end -->", page)
+
+
+def _tables(section: Section) -> list[Block]:
+    blocks: list[Block] = [_accuracy(section), Paragraph(_caption(section)), _cost(section)]
+    if notes := _notes(section):
+        blocks.append(Bullets(tuple(notes)))
+    if alarms := [*_alarms(section)]:
+        blocks.append(Bullets(tuple(alarms), alarm=True))
+    return blocks
+
+
+def _name(section: Section) -> str:
+    name = f"{section.rate:.0%} missing {_WORDS.get(section.mechanism, section.mechanism)}".replace("%", " %")
+    name += f", first {section.n_rows:,} rows" if section.n_rows else ""
+    return name + (f", seed {section.seed}" if section.seed else "")
+
+
+def _title(table: str) -> str:
+    return CATALOG[table].title if table in CATALOG else table.replace("_", " ").capitalize()
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.4f}"
+
+
+def _accuracy(section: Section) -> Grid:
+    ranks = section.ranking.ranks if section.ranking else {}
+    best = {t: min((m for m in (section.entry(k, t).mean() for k in section.methods) if m is not None), default=None)
+            for t in section.tables}  # fmt: skip
+    rows = []
+    for method in section.methods:
+        cells = [_accuracy_cell(section, method, table, best[table]) for table in section.tables]
+        rank = f"{ranks[method]:.2f}" if method in ranks else "–"
+        rows.append((f"`{method}`", *cells, rank))
+    return Grid(("method", *map(_title, section.tables), "mean rank"), tuple(rows))
+
+
+def _accuracy_cell(section: Section, method: str, table: str, best: float | None) -> str:
+    entry = section.entry(method, table)
+    mean, deviation = entry.mean(), entry.deviation()
+    if mean is None:
+        return "failed" if entry.failed else "–"
+    text = f"**{_number(mean)}**" if mean == best else _number(mean)
+    text += f" ± {_number(deviation)}" if deviation is not None else ""
+    if len(entry.done) < entry.asked:
+        text += f" ({_count(len(entry.done), 'fold')})"
+    if section.n_rows is None:
+        figure = paper_figure(MethodSpec.parse(method).name, table, section.mechanism, section.rate)
+        text += f" [{_number(figure[0])}]" if figure else ""
+    return text
+
+
+def _cost(section: Section) -> Grid:
+    """Return seconds of fit and fill, the mean over folds, and the process's largest memory until the fill was done."""
+    rows = []
+    for method in section.methods:
+        cells = [_cost_cell(section.entry(method, table)) for table in section.tables]
+        rows.append((f"`{method}`", *cells))
+    return Grid(("time and memory", *map(_title, section.tables)), tuple(rows))
+
+
+def _cost_cell(entry: Entry) -> str:
+    seconds, peak = entry.seconds(), entry.peak_mib()
+    if seconds is None:
+        return "–"
+    words = f"{seconds:.1f} s" if seconds < 100 else f"{seconds:,.0f} s"
+    return words + (f", {peak:,.0f} MiB" if peak is not None else "")
+
+
+def _measures(section: Section, table: str) -> Grid:
+    rows = []
+    for method in section.methods:
+        means = [section.entry(method, table).mean(score) for score in _MEASURES]
+        rows.append((f"`{method}`", *("–" if mean is None else _number(mean) for mean in means)))
+    return Grid(("method", *_MEASURES.values()), tuple(rows))
+
+
+def _notes(section: Section) -> list[str]:
+    found = []
+    for (method, table), entry in sorted(section.entries.items()):
+        found += [f"`{method}` on {_title(table)}: {note}." for note in entry.notes]
+    return found
+
+
+def _alarms(section: Section) -> Iterator[str]:
+    for method, table, ours, theirs in section.worse_than_the_mean():
+        yield f"`{method}` on {_title(table)} is worse than the column mean: {_number(ours)} against {_number(theirs)}."
+    for (method, table), entry in sorted(section.entries.items()):
+        for fold, row in entry.failed.items():
+            yield f"`{method}` on {_title(table)}, fold {fold}, failed ({row['status']}): {row['message'].rstrip('.')}."
+
+
+def _caption(section: Section) -> str:
+    rows = [row for entry in section.entries.values() for row in entry.rows.values()]
+    words = (
+        "RMSE over the hidden cells of the test fold in units of each column's full range, mean ± standard deviation "
+        f"over folds; {_name(section)}; fit on the other four fifths of the rows, with their holes. Every method takes "
+        f"all columns as continuous numbers. {_shapes(rows)}"
+    )
+    if section.n_rows is None and section.mechanism == "mcar" and section.rate == 0.2:
+        words += f"In brackets the figures of {CITATION}; its data are not row for row the same. "
+    words += _ranking_words(section)
+    return words + "Times are those of fit and fill, memory is the peak of the process. " + _environment(rows)
+
+
+def _shapes(rows: Sequence[Row]) -> str:
+    shapes = {r["task"]["table"]: r["data"] for r in rows if r.get("data")}
+    return "".join(f"{_title(t)} has {d['rows']:,} × {d['columns']} cells. " for t, d in sorted(shapes.items()))
+
+
+def _ranking_words(section: Section) -> str:
+    ranking = section.ranking
+    if ranking is None:
+        return ""
+    words = f"Mean rank over {ranking.n_blocks} blocks of table and fold with all {len(ranking.ranks)} ranked methods"
+    if math.isfinite(ranking.critical):
+        words += f", critical difference {ranking.critical:.2f} (Nemenyi, 5 %; folds of a table are not independent)"
+    return words + (f", Friedman p = {ranking.p_value:.2g}. " if math.isfinite(ranking.p_value) else ". ")
+
+
+def _environment(rows: Sequence[Row]) -> str:
+    machines = _distinct(f"{m['cpu']}, {m['cores']} cores, {m['ram_gib']} GiB" for m in _parts(rows, "machine"))
+    used = _distinct(", ".join(f"{k} {v}" for k, v in sorted(found.items())) for found in _parts(rows, "versions"))
+    threads = _distinct(
+        f"{_count(row['threads'], 'thread')}, {_count(row['jobs'], 'cell')} at a time"
+        for row in rows
+        if "threads" in row
+    )
+    loads = [load for row in rows for load in row.get("load", ()) if load is not None]
+    load = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else ""
+    return f"Measured on {'; '.join(machines)}; {' or '.join(threads)}; {load}; {' or '.join(used)}."
+
+
+def _parts(rows: Sequence[Row], name: str) -> list[dict[str, Any]]:
+    return [row[name] for row in rows if row.get(name)]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return sorted(set(texts))

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mcflow.baselines import em
 from mcflow.baselines.em import NormalImputer
@@ -24,11 +23,6 @@ def rows() -> np.ndarray:
     values = rng.normal(size=(600, 3)) @ np.array([[1.0, 0.8, 0.0], [0.0, 1.0, -0.7], [0.0, 0.0, 1.0]])
     values[rng.random(values.shape) < 0.2] = np.nan
     return values * SCALES
-
-
-@parametrize_with_checks([NormalImputer(max_steps=5)])
-def test_estimator_when_checked_by_scikit_learn_passes(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def test_transform_equals_the_conditional_mean_within_the_observed_range(rows: np.ndarray) -> None:

@@ -6,19 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mcflow.baselines import mice
 from mcflow.baselines.chained import Design, _Filling, _Levels
 from mcflow.baselines.mice import MiceImputer
 from mcflow.baselines.regressions import LevelRegression, NumberRegression
 from mcflow.data.schema import Column
-
-
-@parametrize_with_checks([MiceImputer(n_chains=2, n_rounds=2, random_state=0)])
-def test_mice_imputer_under_scikit_learns_checks_passes(estimator, check):
-    check(estimator)
-
 
 COVARIANCE = np.array([[1.0, 0.8, 0.5, 0.2], [0.8, 1.0, 0.4, 0.1], [0.5, 0.4, 1.0, 0.6], [0.2, 0.1, 0.6, 1.0]])
 

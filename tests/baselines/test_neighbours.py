@@ -7,16 +7,10 @@ import pandas as pd
 import pytest
 from sklearn.impute import KNNImputer
 from sklearn.metrics.pairwise import nan_euclidean_distances
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mcflow.baselines import neighbours
 from mcflow.baselines.neighbours import NeighboursImputer, squared_distances
 from mcflow.errors import ParameterError
-
-
-@parametrize_with_checks([NeighboursImputer(n_neighbors=3)])
-def test_neighbours_imputer_under_scikit_learns_checks_passes(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture

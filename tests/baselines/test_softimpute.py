@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mcflow.baselines import softimpute
 from mcflow.baselines.softimpute import SoftImputer, objective, shrunk_map, soft_impute
@@ -41,11 +40,6 @@ def solved(rows: np.ndarray, penalty: float) -> np.ndarray:
 
 def fitted_by(rows: np.ndarray, found: np.ndarray) -> np.ndarray:
     return MaskedRows(rows).fill(np.eye(len(found)) - found) @ found
-
-
-@parametrize_with_checks([SoftImputer(n_penalties=4, max_steps=5)])
-def test_estimator_when_checked_by_scikit_learn_passes(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 @pytest.mark.parametrize("shape", [(30, 6), (6, 30)])

@@ -286,16 +286,24 @@ def test_demo_fills_the_table_that_ships_with_the_package(tmp_path, capsys) -> N
     assert "Filled 14,783 of 14,783 missing cells" in capsys.readouterr().out
 
 
-def test_help_lists_the_commands_without_importing_torch() -> None:
+HELP = {
+    "--help": ("impute", "fit", "check", "demo", "benchmark"),
+    "benchmark --help": ("tables",),
+    "benchmark tables --help": ("--methods", "--folds", "--retry"),
+}
+
+
+@pytest.mark.parametrize("arguments", HELP)
+def test_help_lists_what_there_is_without_importing_numpy_or_torch(arguments) -> None:
     script = (
-        "import sys; from mcflow.cli.app import main; code = main(['--help']); "
+        f"import sys; from mcflow.cli.app import main; code = main({arguments.split()}); "
         "heavy = {'torch', 'sklearn', 'pyarrow', 'pandas', 'numpy'} & set(sys.modules); "
         "sys.exit(code or (f'imported {heavy}' if heavy else 0))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for command in ("impute", "fit", "check", "demo"):
-        assert command in done.stdout
+    for words in HELP[arguments]:
+        assert words in done.stdout
 
 
 def test_module_runs_as_a_program_and_tells_its_version() -> None:

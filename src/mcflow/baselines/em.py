@@ -45,7 +45,8 @@ class NormalImputer(DrawsMixin, CodedBaseline):
     Notes
     -----
     `transform` fills with :math:`E[x_m | x_o]`, and `draw` with joint draws from the normal of :math:`x_m | x_o`. A
-    level is the one whose word of zeros and ones is nearest. Draws are reflected at the bounds of a column.
+    level is the one whose word of zeros and ones is nearest. Draws end at the bounds of a column. Mean and
+    covariance are the same for all draws, whose spread is therefore too small when there are few rows.
 
     References
     ----------
@@ -102,4 +103,4 @@ class NormalImputer(DrawsMixin, CodedBaseline):
     def _draw_values(self, values: FloatArray, number: int, seed: int) -> FloatArray:
         rows = self.codec_.encode(values)
         normals = ndtri(np.maximum(row_uniforms(rows, seed), SMALLEST_UNIFORM))
-        return self._decoded(values, self.model_.draw(rows, normals))
+        return self._decoded(values, np.clip(self.model_.draw(rows, normals), *self.box_))

@@ -187,7 +187,7 @@ class GainImputer(DrawsMixin, NetworkBaseline):
     where o is 1 for all observed cells. The game does not settle by itself: the weights of the generator are averaged,
     the rates fall, and the average that did best on the held-out cells is kept. The generator starts at the column
     means. `transform` takes one pass with noise that depends on the row alone, `draw` a pass with other noise each
-    time; the noise is small, so that draws differ little.
+    time; the noise is small, so that draws differ little and intervals made of them are far too narrow.
 
     Published, the squared error counts only cells that the generator sees, so that holes are learned from the
     discriminator alone; `dropout` also asks for cells that it does not see.

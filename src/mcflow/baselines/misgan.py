@@ -267,6 +267,9 @@ class MisganImputer(DrawsMixin, NetworkBaseline):
     weights are averaged, and the average that did best on the held-out cells is kept. `draw` takes one pass with
     other noise each time.
 
+    No loss looks at the error of a cell, only at whether rows look like rows, and on tables the method is little ahead
+    of the column mean. It was made for images; `networks` takes convolutions as well.
+
     References
     ----------
     S. C.-X. Li, B. Jiang and B. Marlin, "MisGAN: Learning from Incomplete Data with Generative Adversarial

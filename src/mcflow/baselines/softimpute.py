@@ -167,19 +167,20 @@ class SoftImputer(CodedBaseline):
     penalties_ : ndarray
         The penalties that were tried, as shares of the largest useful one.
     errors_ : ndarray
-        Root mean squared error of each on the hidden cells.
+        Root mean squared error of each on the hidden cells, in units of the columns' ranges.
     penalty_ : float
         λ of the final fit.
 
     Notes
     -----
-    With X the columns in units of their standard deviation, Z makes
+    With X the columns less their mean, in units of their standard deviation, Z makes
 
     .. math:: \tfrac12 \sum_{observed} (x_{ij} - z_{ij})^2 + \lambda \|Z\|_*
 
     least. λ goes from the largest singular value downwards, each fit starting from the one before; the path ends when
-    the error on hidden cells no longer falls. The final fit has all cells. A new row is filled by the ridge regression
-    on the right factors that the solution implies, so that a row of the fit gets its own fit again.
+    the error on hidden cells no longer falls. At most 10,000 rows are used for that; the final fit has all cells. A new
+    row is filled by the ridge regression on the right factors that the solution implies, so that a row of the fit gets
+    its own fit again.
 
     References
     ----------

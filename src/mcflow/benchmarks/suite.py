@@ -194,7 +194,9 @@ class Suite:
             raise ParameterError(f"rows is {self.rows}, but has to be at least {2 * N_FOLDS}.")
         if not (self.tables and self.methods and self.mechanisms and self.rates and self.folds):
             raise ParameterError("There is nothing to measure: a list of tables, methods, rates or folds is empty.")
-        for method in self.methods:
+        if self.time_limit <= 0:
+            raise ParameterError(f"time_limit is {self.time_limit!r} seconds, but has to be above 0.")
+        for method in (*self.methods, *(extra.method for extra in self.extras)):
             MethodSpec.parse(method)
 
     def cells(self, find: Callable[[str], tuple[Path, str]]) -> list[Cell]:

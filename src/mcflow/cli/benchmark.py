@@ -41,8 +41,8 @@ def tables(
 ) -> None:
     """Measure imputers of tables and write the paper's Table 1 with what was found.
 
-    Without flags: Letter, Credit and News, 20 % missing completely at random, five folds, all methods. It can be
-    stopped at any moment; the same command goes on where it was. Lists are separated by commas.
+    Without flags: Letter, Credit and News, 20 % missing completely at random, five folds, all methods but
+    misgan. It can be stopped at any moment; the same command goes on where it was. Lists are separated by commas.
 
     Parameters
     ----------
@@ -83,6 +83,8 @@ def tables(
     """
     if jobs < 1 or threads < 1:
         raise ParameterError(f"jobs is {jobs} and threads is {threads}, but both have to be at least 1.")
+    if readme is not None:
+        _check_page(readme)
     if not report_only:
         given = {"tables": tables, "methods": methods, "mechanisms": mechanisms, "rates": rates, "folds": folds}
         suite = _changed(_suite(quick), given, rows=rows, seed=seed, time_limit=time_limit)
@@ -90,6 +92,17 @@ def tables(
     elif not (output / "cells").is_dir():
         raise DataError(f"There are no results in {output}. Leave --report-only out to measure some.")
     _report(output, readme, quiet)
+
+
+def _check_page(page: Path) -> None:
+    """Raise an error before hours are spent when the page for the table has no place for it."""
+    from mcflow.benchmarks.report import with_block
+    from mcflow.data.files import check_writable
+
+    if not page.is_file():
+        raise ParameterError(f"--readme is {page}, which is not a file. Give a page that has marks for the table.")
+    with_block(page.read_text(encoding="utf-8"), "")
+    check_writable(page)
 
 
 def _suite(quick: bool) -> Suite:

@@ -184,6 +184,13 @@ class Suite:
                 known = ", ".join(MECHANISMS)
                 hint = did_you_mean(mechanism, MECHANISMS)
                 raise ParameterError(f"There is no mechanism {mechanism!r}. Known are {known}.{hint}")
+        self._check_numbers()
+        if not (self.tables and self.methods and self.mechanisms and self.rates and self.folds):
+            raise ParameterError("There is nothing to measure: a list of tables, methods, rates or folds is empty.")
+        for method in (*self.methods, *(extra.method for extra in self.extras)):
+            MethodSpec.parse(method)
+
+    def _check_numbers(self) -> None:
         for rate in self.rates:
             if not 0 < rate < 1:
                 raise ParameterError(f"A rate is {rate!r}, but has to be above 0 and below 1.")
@@ -192,12 +199,8 @@ class Suite:
                 raise ParameterError(f"A fold is {fold!r}, but has to be a whole number from 0 to {N_FOLDS - 1}.")
         if self.rows is not None and self.rows < 2 * N_FOLDS:
             raise ParameterError(f"rows is {self.rows}, but has to be at least {2 * N_FOLDS}.")
-        if not (self.tables and self.methods and self.mechanisms and self.rates and self.folds):
-            raise ParameterError("There is nothing to measure: a list of tables, methods, rates or folds is empty.")
         if self.time_limit <= 0:
             raise ParameterError(f"time_limit is {self.time_limit!r} seconds, but has to be above 0.")
-        for method in (*self.methods, *(extra.method for extra in self.extras)):
-            MethodSpec.parse(method)
 
     def cells(self, find: Callable[[str], tuple[Path, str]]) -> list[Cell]:
         """Return the cells in the order in which they are run: fold by fold, methods as listed, then the extras.

@@ -7,7 +7,7 @@ __all__ = ["NormalImputer"]
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtri  # type: ignore[import-untyped]
+from scipy.special import ndtri
 
 from mcflow.baselines.base import CodedBaseline
 from mcflow.config import Interval

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve_triangular  # type: ignore[import-untyped]
-from scipy.optimize import minimize  # type: ignore[import-untyped]
-from scipy.special import log_softmax, ndtri, softmax  # type: ignore[import-untyped]
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
+from scipy.special import log_softmax, ndtri, softmax
 
 from mcflow.typing import BoolArray, FloatArray
 

@@ -157,7 +157,7 @@ class MissForestImputer(ChainedTrees):
         Trees of each forest.
     max_rounds : int, default=10
         Rounds over the columns, at most.
-    min_leaf : int, default=3
+    min_leaf : int, default=1
         Rows in a leaf of a tree for numbers, at least. Trees for levels are grown out.
     max_features : {"sqrt", "log2", "all"}, default="sqrt"
         Columns that are looked at for each split.
@@ -221,7 +221,7 @@ class MissForestImputer(ChainedTrees):
         *,
         n_trees: int = 100,
         max_rounds: int = 10,
-        min_leaf: int = 3,
+        min_leaf: int = 1,
         max_features: str = "sqrt",
         max_rows: int | None = None,
         n_jobs: int | None = None,

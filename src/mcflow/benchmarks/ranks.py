@@ -70,7 +70,7 @@ def rank_methods(scores: Mapping[str, Mapping[Hashable, float]], methods: Sequen
     >>> found.ranks, found.n_blocks, round(found.critical, 3)
     ({'a': 1.0, 'b': 2.0}, 2, 1.386)
     """
-    from scipy.stats import chi2, rankdata, studentized_range  # type: ignore[import-untyped]
+    from scipy.stats import chi2, rankdata, studentized_range
 
     blocks = _shared(scores, methods)
     k, n = len(methods), len(blocks)

@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.distance import cdist  # type: ignore[import-untyped]
+from scipy.spatial.distance import cdist
 
 from mcflow.config import Interval
 from mcflow.errors import DataError, ParameterError

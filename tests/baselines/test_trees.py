@@ -133,22 +133,22 @@ def test_targets_only_when_its_cells_change_then_other_fills_stay(name):
     assert np.abs(filled["c"] - table["c"])[gaps].mean() < 0.5 * np.abs(table["c"] - holed["c"].mean())[gaps].mean()
 
 
-def rings(n=1500, seed=4):
-    """Return angles and the points of a circle: every column follows from the others, none linearly."""
-    angle = np.random.default_rng(seed).uniform(-np.pi, np.pi, n)
-    return np.column_stack([angle, np.cos(angle), np.sin(angle), np.cos(2 * angle)])
+def curve(n=1500, seed=4):
+    """Return points of a curve that does not meet itself: columns follow from the others, most not linearly."""
+    t = np.random.default_rng(seed).uniform(-1, 1, n)
+    return np.column_stack([t, t**3, np.exp(2 * t), np.sin(6 * t)])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_fill_when_columns_follow_nonlinearly_then_beats_the_mean_by_far(name):
-    rows = rings()
+    rows = curve()
     holed = np.where(np.random.default_rng(5).random(rows.shape) < 0.15, np.nan, rows)
     train, test, truth = holed[:1200], holed[1200:], rows[1200:]
     gaps = np.isnan(test)
     filled = make(name, random_state=0, **QUICK[name]).fit(train).transform(test)
     plain = make("mean").fit(train).transform(test)
     ours, means = (np.sqrt(np.mean((found - truth)[gaps] ** 2)) for found in (filled, plain))
-    assert ours < 0.4 * means
+    assert ours < 0.2 * means
 
 
 def mixed(n=600, seed=6):
@@ -173,20 +173,20 @@ def test_fill_when_levels_follow_from_numbers_then_beats_the_commonest(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_transform_when_a_column_was_complete_at_fit_then_predicts_it(name):
-    rows = rings(600)
+    rows = curve(600)
     train = rows.copy()
     train[:80, 1] = np.nan
     imputer = make(name, random_state=0, **QUICK[name]).fit(train)
-    test = rings(100, seed=8)
+    test = curve(100, seed=8)
     holed = test.copy()
     holed[:, 2] = np.nan
-    assert np.sqrt(np.mean((imputer.transform(holed) - test)[:, 2] ** 2)) < 0.2
+    assert np.sqrt(np.mean((imputer.transform(holed) - test)[:, 2] ** 2)) < 0.2 * test[:, 2].std()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_transform_when_the_fit_had_no_hole_then_predicts_every_column(name):
-    imputer = make(name, random_state=0, **QUICK[name]).fit(rings(600))
-    test = rings(100, seed=9)
+    imputer = make(name, random_state=0, **QUICK[name]).fit(curve(600))
+    test = curve(100, seed=9)
     for column in range(4):
         holed = test.copy()
         holed[:, column] = np.nan
@@ -217,7 +217,7 @@ def test_fit_when_the_table_is_tiny_then_fills_every_cell(name, shape):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_fill_when_columns_are_rescaled_then_only_units_change(name):
-    rows = rings(400)
+    rows = curve(400)
     holed = np.where(np.random.default_rng(12).random(rows.shape) < 0.2, np.nan, rows)
     units = np.array([2.0**-30, 2.0**30, 1.0, 2.0**-10])
     plain = make(name, random_state=0, **QUICK[name]).fit_transform(holed)
@@ -227,7 +227,7 @@ def test_fill_when_columns_are_rescaled_then_only_units_change(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_fill_when_seed_is_the_same_then_same_bits_and_rows_stand_alone(name):
-    rows = rings(300)
+    rows = curve(300)
     holed = np.where(np.random.default_rng(13).random(rows.shape) < 0.3, np.nan, rows)
     once = make(name, random_state=5, **QUICK[name]).fit(holed)
     again = make(name, random_state=5, **QUICK[name]).fit(holed).transform(holed)
@@ -237,7 +237,7 @@ def test_fill_when_seed_is_the_same_then_same_bits_and_rows_stand_alone(name):
 
 
 def test_missforest_when_seed_or_jobs_change_then_only_the_seed_matters():
-    rows = rings(300)
+    rows = curve(300)
     holed = np.where(np.random.default_rng(14).random(rows.shape) < 0.3, np.nan, rows)
     first, jobs, seed = (
         make("missforest", random_state=s, n_jobs=j, **QUICK["missforest"]).fit_transform(holed)
@@ -248,7 +248,7 @@ def test_missforest_when_seed_or_jobs_change_then_only_the_seed_matters():
 
 
 def test_missforest_when_rows_are_limited_then_trees_are_smaller():
-    rows = rings(600)
+    rows = curve(600)
     holed = np.where(np.random.default_rng(15).random(rows.shape) < 0.2, np.nan, rows)
     small, large = (
         make("missforest", random_state=0, max_rows=m, n_trees=5, max_rounds=1).fit(holed) for m in (50, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AutoencoderImputer"]
+__all__ = ["AutoencoderImputer", "DenoisingAutoencoder"]
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

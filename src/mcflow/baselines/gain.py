@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["GainImputer", "discriminator_loss", "draw_hint", "generator_loss"]
+__all__ = ["GainGenerator", "GainImputer", "discriminator_loss", "draw_hint", "generator_loss"]
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Chain", "Layout", "Learner", "Model", "differences", "has_settled", "visiting_order"]
+__all__ = ["Chain", "Constant", "Layout", "Learner", "Model", "differences", "has_settled", "visiting_order"]
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

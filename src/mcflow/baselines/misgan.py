@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["MisganImputer", "MisganNetworks", "gradient_penalty", "table_networks"]
+__all__ = [
+    "MisganImputer",
+    "MisganNetworks",
+    "RowImputer",
+    "gradient_penalty",
+    "proposal",
+    "table_networks",
+    "weighted",
+]
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

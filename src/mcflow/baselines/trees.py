@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BoostedImputer", "MissForestImputer"]
+__all__ = ["BoostedImputer", "Boosting", "ChainedTrees", "Forests", "MissForestImputer", "OneHotForest"]
 
 import abc
 from collections.abc import Mapping

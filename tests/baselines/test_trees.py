@@ -107,6 +107,32 @@ def test_chain_when_models_take_holes_then_only_the_first_round_reads_them():
     assert chain.fill(values)[0, 0] == pytest.approx(np.nanmean(values[:, 0]) + 0.11 * np.nanstd(values[:, 0]))
 
 
+class AsksForHoles:
+    """Predict by whether a row is read with a hole; models of later rounds are far off."""
+
+    takes_holes = True
+
+    def __init__(self):
+        self.n_models = 0
+
+    def fit(self, layout, column, rows, target, seed):
+        self.n_models += 1
+        return self if self.n_models <= 2 else Constant(50.0)
+
+    def predict(self, rows):
+        return np.where(np.isnan(rows).any(axis=1), 1.0, 2.0)
+
+
+def test_chain_when_only_the_round_that_reads_holes_is_kept_then_repeats_read_them_too():
+    values = np.random.default_rng(1).normal(size=(30, 2))
+    values[:5, 0] = values[3:12, 1] = np.nan
+    chain = chain_of(values, AsksForHoles())
+    assert len(chain.rounds) == 1
+    filled = chain.layout.scaled(chain.fill(values))
+    np.testing.assert_allclose(filled[3:5], 1.0)
+    np.testing.assert_allclose(filled[:3, 0], 2.0)
+
+
 def test_chain_when_a_column_is_targets_only_then_no_model_reads_it():
     values = np.random.default_rng(2).normal(size=(30, 3))
     values[:5, 0] = values[5:12, 1] = np.nan

@@ -325,12 +325,13 @@ class Chain:
         used = np.array(self.layout.predicts)
         rows = np.flatnonzero(missing[:, used].any(axis=1))
         for number in range(self.max_rounds):
-            models = self.rounds[min(number, len(self.rounds) - 1)]
+            kept = min(number, len(self.rounds) - 1)
+            models = self.rounds[kept]
             columns = [c for c in self._order if used[c] and c in models]
-            new = self._sweep(filled[rows], missing[rows], columns, number, models)
+            new = self._sweep(filled[rows], missing[rows], columns, kept, models)
             changed = (new != filled[rows]).any(axis=1)
             filled[rows] = new
-            rows = rows[changed] if number >= len(self.rounds) - 1 else rows
+            rows = rows[changed] if kept == len(self.rounds) - 1 else rows
             if not len(rows):
                 break
         late = [c for c in self._order if not used[c]]

@@ -19,6 +19,7 @@ from mcflow.baselines.networks import (
     dense_network,
     hide_columns,
     masked_mean,
+    take_step,
 )
 from mcflow.config import Interval, Options
 from mcflow.random import Streams
@@ -88,12 +89,9 @@ class AutoencoderImputer(NetworkBaseline):
     """
 
     constraints: ClassVar[Mapping[str, Interval | Options]] = {
+        **NetworkBaseline.constraints,
         "theta": Interval(int, 0),
         "dropout": Interval(float, 0, 1),
-        "max_epochs": Interval(int, 1),
-        "max_steps": Interval(int, 1),
-        "batch_size": Interval(int, 1),
-        "learning_rate": Interval(float, 0, 1, low_open=True),
     }
 
     def __init__(
@@ -128,10 +126,7 @@ class AutoencoderImputer(NetworkBaseline):
             x, m = rows[batch], seen[batch]
             kept = ~hide_columns(x, owner, self.dropout, streams.order)
             loss = masked_mean((network(x, m * kept) - x).square(), m)
-            check_finite(loss.item(), step)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
+            check_finite(take_step(optimiser, loss), step)
             schedule.step()
         return network
 

@@ -14,6 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 from mcflow.baselines.networks import (
     BestAverage,
     NetworkBaseline,
+    RowImputer,
     batches,
     check_finite,
     column_means,
@@ -23,7 +24,7 @@ from mcflow.baselines.networks import (
     hold_out,
     masked_mean,
     set_rate,
-    start_at,
+    take_step,
 )
 from mcflow.config import Interval, Options
 from mcflow.imputers.draws import DrawsMixin
@@ -102,13 +103,11 @@ class GainGenerator(nn.Module):
 
     def __init__(self, mean: Tensor, width: int, generator: torch.Generator) -> None:
         super().__init__()
-        layers = dense_network([2 * len(mean), width, width, len(mean)], generator, output=nn.Sigmoid)
-        self.layers = start_at(layers, mean)
+        self.imputer = RowImputer(mean, width, generator)
 
     def forward(self, rows: Tensor, mask: Tensor, uniforms: Tensor) -> Tensor:
         """Return proposals for all places."""
-        noisy = torch.where(mask > 0, rows, NOISE * uniforms)
-        proposal: Tensor = self.layers(torch.cat([noisy, mask], 1))
+        proposal: Tensor = self.imputer(torch.where(mask > 0, rows, NOISE * uniforms), mask)
         return proposal
 
 
@@ -131,19 +130,13 @@ class _Game:
         output = self.generator(rows, mask, torch.rand(rows.shape, generator=self.random))
         filled = torch.where(mask > 0, rows, output)
         judged = self.discriminator(torch.cat([filled.detach(), hint], 1))
-        self._move(0, discriminator_loss(judged, mask, hint))
+        take_step(self.optimisers[0], discriminator_loss(judged, mask, hint))
         self.discriminator.requires_grad_(False)
         judged = self.discriminator(torch.cat([filled, hint], 1))
         squares = masked_mean((output - rows).square(), observed)
-        loss = self._move(1, generator_loss(judged, mask, hint) + self.rules.alpha * squares)
+        loss = take_step(self.optimisers[1], generator_loss(judged, mask, hint) + self.rules.alpha * squares)
         self.discriminator.requires_grad_(True)
         return loss
-
-    def _move(self, player: int, loss: Tensor) -> float:
-        self.optimisers[player].zero_grad()
-        loss.backward()
-        self.optimisers[player].step()
-        return loss.item()
 
 
 class GainImputer(DrawsMixin, NetworkBaseline):
@@ -208,15 +201,12 @@ class GainImputer(DrawsMixin, NetworkBaseline):
     """
 
     constraints: ClassVar[Mapping[str, Interval | Options]] = {
+        **NetworkBaseline.constraints,
         "hint_rate": Interval(float, 0, 1),
         "alpha": Interval(float, 0),
         "dropout": Interval(float, 0, 1),
         "width": Interval(int, 1, optional=True),
         "held_out": Interval(float, 0, 0.5),
-        "max_epochs": Interval(int, 1),
-        "max_steps": Interval(int, 1),
-        "batch_size": Interval(int, 1),
-        "learning_rate": Interval(float, 0, 1, low_open=True),
     }
 
     def __init__(

@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = [
     "MisganImputer",
     "MisganNetworks",
-    "RowImputer",
     "gradient_penalty",
     "proposal",
     "table_networks",
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from mcflow.baselines.networks import (
     BestAverage,
     NetworkBaseline,
+    RowImputer,
     batches,
     check_finite,
     column_means,
@@ -30,6 +30,7 @@ from mcflow.baselines.networks import (
     hold_out,
     set_rate,
     start_at,
+    take_step,
 )
 from mcflow.config import Interval, Options
 from mcflow.imputers.draws import DrawsMixin
@@ -74,20 +75,6 @@ class MisganNetworks:
     def critics(self) -> nn.ModuleList:
         """The critics of masked rows, of masks and of completed rows."""
         return nn.ModuleList([self.data_critic, self.mask_critic, self.imputer_critic])
-
-
-class RowImputer(nn.Module):
-    """Dense layers that read a row and its mask side by side."""
-
-    def __init__(self, mean: Tensor, width: int, generator: torch.Generator) -> None:
-        super().__init__()
-        layers = dense_network([2 * len(mean), width, width, len(mean)], generator, output=nn.Sigmoid)
-        self.layers = start_at(layers, mean)
-
-    def forward(self, rows: Tensor, mask: Tensor) -> Tensor:
-        """Return proposals for all places."""
-        proposal: Tensor = self.layers(torch.cat([rows, mask], 1))
-        return proposal
 
 
 def table_networks(
@@ -220,10 +207,7 @@ class _Game:
 
     def move(self, player: int, loss: Tensor) -> float:
         """Take a step of the critics (0) or of the generators (1)."""
-        self.optimisers[player].zero_grad()
-        loss.backward()
-        self.optimisers[player].step()
-        return loss.item()
+        return take_step(self.optimisers[player], loss)
 
 
 class MisganImputer(DrawsMixin, NetworkBaseline):
@@ -294,6 +278,7 @@ class MisganImputer(DrawsMixin, NetworkBaseline):
     """
 
     constraints: ClassVar[Mapping[str, Interval | Options]] = {
+        **NetworkBaseline.constraints,
         "alpha": Interval(float, 0),
         "beta": Interval(float, 0),
         "tau": Interval(float, 0, 1),
@@ -301,10 +286,6 @@ class MisganImputer(DrawsMixin, NetworkBaseline):
         "n_critic": Interval(int, 1),
         "n_passes": Interval(int, 1),
         "held_out": Interval(float, 0, 0.5),
-        "max_epochs": Interval(int, 1),
-        "max_steps": Interval(int, 1),
-        "batch_size": Interval(int, 1),
-        "learning_rate": Interval(float, 0, 1, low_open=True),
     }
 
     def __init__(

@@ -6,6 +6,7 @@ __all__ = [
     "BestAverage",
     "HeldOut",
     "NetworkBaseline",
+    "RowImputer",
     "batches",
     "check_finite",
     "column_means",
@@ -16,20 +17,23 @@ __all__ = [
     "masked_mean",
     "set_rate",
     "start_at",
+    "take_step",
 ]
 
 import abc
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from mcflow.baselines.base import CodedBaseline
+from mcflow.config import Interval, Options
 from mcflow.errors import TrainingError
 from mcflow.random import Streams, row_uniforms, seed_from
 from mcflow.training.threads import one_thread_when_small
@@ -104,6 +108,30 @@ def start_at(network: nn.Sequential, mean: Tensor) -> nn.Sequential:
     return network
 
 
+class RowImputer(nn.Module):
+    """Dense layers that read a row and its mask side by side, and start near the column means.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (n_places,)
+        Near which the proposals start.
+    width : int
+        Units of the two hidden layers.
+    generator : torch.Generator
+        Draws the first weights.
+    """
+
+    def __init__(self, mean: Tensor, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        layers = dense_network([2 * len(mean), width, width, len(mean)], generator, output=nn.Sigmoid)
+        self.layers = start_at(layers, mean)
+
+    def forward(self, rows: Tensor, mask: Tensor) -> Tensor:
+        """Return proposals for all places."""
+        proposal: Tensor = self.layers(torch.cat([rows, mask], 1))
+        return proposal
+
+
 def batches(n_rows: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Give positions of rows, batch after batch without end, every pass over the rows in a new order.
 
@@ -164,6 +192,14 @@ def set_rate(optimiser: torch.optim.Optimizer, peak: float, done: float) -> None
         The share s of the training that is over.
     """
     optimiser.param_groups[0]["lr"] = peak * (1 + math.cos(math.pi * done)) / 2
+
+
+def take_step(optimiser: torch.optim.Optimizer, loss: Tensor) -> float:
+    """Move an optimiser's weights against the gradient of a loss, and return the loss."""
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    return loss.item()
 
 
 def hide_columns(like: Tensor, owner: Tensor, share: float, generator: torch.Generator) -> Tensor:
@@ -385,6 +421,13 @@ class NetworkBaseline(CodedBaseline):
     A subclass trains in `_train` and fills in `_complete`. Networks run on the CPU in float32.
     """
 
+    #: What the parameters that all of them have may be.
+    constraints: ClassVar[Mapping[str, Interval | Options]] = {
+        "max_epochs": Interval(int, 1),
+        "max_steps": Interval(int, 1),
+        "batch_size": Interval(int, 1),
+        "learning_rate": Interval(float, 0, 1, low_open=True),
+    }
     batch_size: int
     seed_: int
     network_: nn.Module

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from mcflow.benchmarks.blocks import with_block
 from mcflow.data.files import replacing
 
 ROOT = Path(__file__).parent.parent
@@ -53,16 +53,11 @@ def write(name: str, result: dict[str, Any]) -> None:
 
 def rendered(page: str) -> str:
     """Return a page with every block between its marks made anew from what is stored."""
-
-    def block(match: re.Match[str]) -> str:
-        name = match.group(1)
+    for name, render in RENDER.items():
         stored = FOLDER / f"{name}.json"
-        if not stored.is_file():
-            return match.group(0)
-        result = json.loads(stored.read_text())
-        return f"<!-- result {name} -->\n\n{RENDER[name](result)}\n\n<!-- end -->"
-
-    return re.sub(r"<!-- result (\w+) -->.*?<!-- end -->", block, page, flags=re.DOTALL)
+        if stored.is_file() and f"<!-- result {name} -->" in page:
+            page = with_block(page, name, render(json.loads(stored.read_text())))
+    return page
 
 
 def _epoch(result: dict[str, Any]) -> str:

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mcflow.benchmarks.blocks import Bullets, Grid, Heading, Paragraph, to_html, to_markdown
+from mcflow.benchmarks.blocks import Bullets, Grid, Heading, Paragraph, to_html, to_markdown, with_block
 from mcflow.benchmarks.paper import TABLE_1, paper_figure
 from mcflow.benchmarks.plots import cliques, draw_ranks
 from mcflow.benchmarks.ranks import Ranking, rank_methods
-from mcflow.benchmarks.report import readme_block, report_blocks, with_block, write_report
+from mcflow.benchmarks.report import MARK, readme_block, report_blocks, write_report
 from mcflow.benchmarks.store import Store
 from mcflow.benchmarks.suite import SUITES, Task
 from mcflow.benchmarks.summary import sections_of
@@ -257,11 +257,11 @@ def test_report_only_writes_tables_and_the_block_of_a_page(store, tmp_path, caps
     assert text.endswith("\n\n<!-- end -->\n\n<!-- result x -->\n<!-- end -->\n")
     assert "\nold\n" not in text
     assert "svg" not in text
-    assert with_block(text, readme_block(ROWS)) == text
+    assert with_block(text, MARK, readme_block(ROWS)) == text
     page.write_text("# A\n")
     assert main(["benchmark", "tables", "--report-only", "-o", str(store), "--readme", str(page)]) == 3
     with pytest.raises(DataError, match="no lines"):
-        with_block("", "x")
+        with_block("", MARK, "x")
 
 
 def test_report_of_nothing_says_so(tmp_path) -> None:
@@ -318,4 +318,4 @@ def test_readme_shows_the_stored_results() -> None:
     cells = ROOT / "benchmarks" / "results" / "cells"
     if cells.is_dir():
         block = readme_block(Store(cells.parent).rows())
-        assert with_block(text, block) == text, "run `mcflow benchmark tables --report-only`, see `make bench`"
+        assert with_block(text, MARK, block) == text, "run `mcflow benchmark tables --report-only`, see `make bench`"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["Block", "Bullets", "Figure", "Grid", "Heading", "Paragraph", "to_html", "to_markdown"]
+__all__ = ["Block", "Bullets", "Figure", "Grid", "Heading", "Paragraph", "to_html", "to_markdown", "with_block"]
 
 import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from mcflow.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -168,3 +170,41 @@ def _inline(text: str) -> str:
     escaped = html.escape(text, quote=False)
     escaped = re.sub(r"`([^`]*)`", r"<code>\1</code>", escaped)
     return re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", escaped)
+
+
+def with_block(page: str, name: str, content: str) -> str:
+    r"""Return a page with what stands between the marks of a result replaced.
+
+    Parameters
+    ----------
+    page : str
+        Markdown with the lines ``<!-- result NAME -->`` and ``<!-- end -->``.
+    name : str
+        The result's.
+    content : str
+        What to put between them.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    DataError
+        When the page has no such lines.
+
+    Examples
+    --------
+    >>> print(with_block("a\n<!-- result speed -->\n<!-- end -->\nb", "speed", "T"))
+    a
+    <!-- result speed -->
+    <BLANKLINE>
+    T
+    <BLANKLINE>
+    <!-- end -->
+    b
+    """
+    pattern = re.compile(f"<!-- result {re.escape(name)} -->.*?<!-- end -->", re.DOTALL)
+    if not pattern.search(page):
+        raise DataError(f"The page has no lines <!-- result {name} --> and <!-- end --> to put a result between.")
+    return pattern.sub(lambda _: f"<!-- result {name} -->\n\n{content}\n\n<!-- end -->", page)

@@ -17,7 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mcflow.benchmarks.machine import mebibytes
 from mcflow.benchmarks.suite import Task
+from mcflow.data.files import replacing
 
 #: Characters of an error's message that are kept.
 _LONGEST = 500
@@ -103,8 +105,7 @@ def _peak_mib() -> float | None:
         import resource
     except ImportError:
         return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+    return round(mebibytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss), 1)
 
 
 def main() -> int:
@@ -120,9 +121,8 @@ def main() -> int:
     output = Path(given["result"])
 
     def report(result: dict[str, Any]) -> None:
-        temporary = output.with_suffix(".tmp")
-        temporary.write_text(json.dumps(result))
-        temporary.replace(output)
+        with replacing(output) as temporary:
+            temporary.write_text(json.dumps(result))
 
     try:
         measure(Task(**given["task"]), Path(given["path"]), report)

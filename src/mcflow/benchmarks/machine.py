@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["load_average", "machine", "thread_variables", "versions"]
+__all__ = ["load_average", "machine", "mebibytes", "thread_variables", "versions"]
 
 import os
 import platform
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,17 @@ def load_average() -> float | None:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
         return None
+
+
+def mebibytes(max_rss: int) -> float:
+    """Return a peak memory in MiB, from the units in which the system's `ru_maxrss` counts.
+
+    Examples
+    --------
+    >>> mebibytes(2**30) in (1024.0, 2.0**20)
+    True
+    """
+    return max_rss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def thread_variables(threads: int) -> dict[str, str]:

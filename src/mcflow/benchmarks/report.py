@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["MARK", "readme_block", "report_blocks", "with_block", "write_report"]
+__all__ = ["MARK", "readme_block", "report_blocks", "write_report"]
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from mcflow.benchmarks.store import Row
 from mcflow.benchmarks.summary import Entry, Section, sections_of
 from mcflow.data.catalog import CATALOG
 from mcflow.data.files import replacing
-from mcflow.errors import DataError, MissingExtraError
+from mcflow.errors import MissingExtraError
 
 #: The block of a README that holds the tables.
 MARK = "benchmark-tables"
@@ -135,42 +134,6 @@ def readme_block(rows: Sequence[Row]) -> str:
             blocks.append(Heading(_name(section).capitalize(), 3))
         blocks += _tables(section)
     return to_markdown(blocks)
-
-
-def with_block(page: str, content: str) -> str:
-    r"""Return a page with the block between its marks replaced.
-
-    Parameters
-    ----------
-    page : str
-        A README with the lines ``<!-- result benchmark-tables -->`` and ``<!-- end -->``.
-    content : str
-        What to put between them.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    DataError
-        When the page has no such lines.
-
-    Examples
-    --------
-    >>> print(with_block("a\n<!-- result benchmark-tables -->\n<!-- end -->\nb", "T"))
-    a
-    <!-- result benchmark-tables -->
-    <BLANKLINE>
-    T
-    <BLANKLINE>
-    <!-- end -->
-    b
-    """
-    pattern = re.compile(f"<!-- result {MARK} -->.*?<!-- end -->", re.DOTALL)
-    if not pattern.search(page):
-        raise DataError(f"The page has no lines <!-- result {MARK} --> and <!-- end --> to put the table between.")
-    return pattern.sub(lambda _: f"<!-- result {MARK} -->\n\n{content}\n\n<!-- end -->", page)
 
 
 def _tables(section: Section) -> list[Block]:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from mcflow.benchmarks.machine import load_average, machine, thread_variables, versions
+from mcflow.benchmarks.machine import load_average, machine, mebibytes, thread_variables, versions
 from mcflow.benchmarks.store import Row, Store
 from mcflow.benchmarks.suite import Cell
 
@@ -188,7 +188,7 @@ def _told(one: Running, status: int, usage: Any) -> tuple[int, float | None]:
     if one.process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
             one.process.stdin.close()
-    return one.process.returncode, usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    return one.process.returncode, mebibytes(usage.ru_maxrss)
 
 
 def _row(one: Running, ended: _Ended) -> Row:

@@ -96,12 +96,13 @@ def tables(
 
 def _check_page(page: Path) -> None:
     """Raise an error before hours are spent when the page for the table has no place for it."""
-    from mcflow.benchmarks.report import with_block
+    from mcflow.benchmarks.blocks import with_block
+    from mcflow.benchmarks.report import MARK
     from mcflow.data.files import check_writable
 
     if not page.is_file():
         raise ParameterError(f"--readme is {page}, which is not a file. Give a page that has marks for the table.")
-    with_block(page.read_text(encoding="utf-8"), "")
+    with_block(page.read_text(encoding="utf-8"), MARK, "")
     check_writable(page)
 
 
@@ -163,7 +164,8 @@ def _run(suite: Suite, output: Path, quiet: bool, **how: Any) -> None:
 
 
 def _report(output: Path, readme: Path | None, quiet: bool) -> None:
-    from mcflow.benchmarks.report import readme_block, with_block, write_report
+    from mcflow.benchmarks.blocks import with_block
+    from mcflow.benchmarks.report import MARK, readme_block, write_report
     from mcflow.benchmarks.store import Store
     from mcflow.data.files import replacing
 
@@ -171,7 +173,7 @@ def _report(output: Path, readme: Path | None, quiet: bool) -> None:
     for missing in write_report(rows, output):
         print(f"mcflow: {missing}", file=sys.stderr)
     if readme is not None:
-        page = with_block(readme.read_text(encoding="utf-8"), readme_block(rows))
+        page = with_block(readme.read_text(encoding="utf-8"), MARK, readme_block(rows))
         with replacing(readme) as temporary:
             temporary.write_text(page, encoding="utf-8")
     if not quiet:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,10 +35,28 @@ def table() -> np.ndarray:
     return values
 
 
+@pytest.fixture(scope="session", params=["default", "paper"])
+def preset(request: pytest.FixtureRequest) -> str:
+    """Every preset in turn: a test that asks for it is part of the contract of all of them."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
-def fitted(table: np.ndarray) -> MCFlowImputer:
+def quick(preset: str) -> Callable[..., MCFlowImputer]:
+    """Make an imputer that takes little time to fit."""
+    return partial(MCFlowImputer, preset=preset, max_epochs=2, random_state=0)
+
+
+@pytest.fixture(scope="session")
+def fitted(table: np.ndarray, preset: str) -> MCFlowImputer:
     """An imputer of `table`; tests must not change it."""
-    return MCFlowImputer(max_epochs=9, random_state=0).fit(table)
+    return MCFlowImputer(preset=preset, max_epochs=9, random_state=0).fit(table)
+
+
+@pytest.fixture(scope="session")
+def fitted_paper(table: np.ndarray) -> MCFlowImputer:
+    """An imputer of `table` by the paper's method, for what only that one has; tests must not change it."""
+    return MCFlowImputer(preset="paper", max_epochs=9, random_state=0).fit(table)
 
 
 @pytest.fixture(scope="session")

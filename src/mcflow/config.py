@@ -48,11 +48,30 @@ class LatentConfig:
 
     Parameters
     ----------
+    masked : bool
+        Whether H reads rows of which some cells are hidden, and their mask, instead of points of the latent space.
     n_layers : int
-        Linear layers, each as wide as the table.
+        Linear layers, each as wide as the table, of the one that reads the latent space.
+    n_blocks : int
+        Residual blocks of the one that reads masks.
+    width : int
+        Their width; 0 for one that fits the table.
+    n_members : int
+        Networks side by side whose answers are averaged; 0 for more the smaller the table.
+    n_knots, n_points : int
+        Knots by which a number is read and points at which it may be, at most. Without knots a number is read as it is.
+    reads_mask : bool
+        Whether the mask is among what H reads.
     """
 
+    masked: bool = False
     n_layers: int = 5
+    n_blocks: int = 2
+    width: int = 0
+    n_members: int = 0
+    n_knots: int = 32
+    n_points: int = 32
+    reads_mask: bool = True
 
 
 @dataclass(frozen=True)
@@ -62,7 +81,7 @@ class TrainConfig:
     Parameters
     ----------
     max_epochs : int
-        Epochs after which training ends, stable or not.
+        Epochs after which training ends, stable or not; 0 for as many as fit the table.
     batch_size : int
         Rows a step.
     learning_rate : float
@@ -74,6 +93,16 @@ class TrainConfig:
         of the range that the loss has run through. Zero turns the test off.
     window : int
         Epochs in such a window.
+    max_time : float
+        Seconds after which training ends; 0 for no limit.
+    hide_share : float
+        Share of the observed cells that is hidden at every step, to be learned; 0 learns those that are shown.
+    refills : bool
+        Whether the paper's schedule refills the missing cells at every power of two.
+    held_share : float
+        Share of the observed cells of some rows that is never learned, to choose by.
+    weight_decay : float
+        How fast weights shrink, in units of the rate.
     """
 
     max_epochs: int = 500
@@ -82,6 +111,11 @@ class TrainConfig:
     likelihood_weight: float = 1e-3
     tolerance: float = 1e-3
     window: int = 16
+    max_time: float = 0.0
+    refills: bool = True
+    hide_share: float = 0.2
+    held_share: float = 0.1
+    weight_decay: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -119,7 +153,13 @@ class Settings:
 
 
 #: The settings to start from, by name.
-PRESETS: dict[str, Settings] = {"paper": Settings()}
+PRESETS: dict[str, Settings] = {
+    "default": Settings(
+        latent=LatentConfig(masked=True),
+        train=TrainConfig(max_epochs=0, batch_size=256, learning_rate=2e-3),
+    ),
+    "paper": Settings(),
+}
 
 #: Estimator arguments that replace one field of the preset, with the section that holds it.
 OVERRIDES: dict[str, str] = {
@@ -128,6 +168,7 @@ OVERRIDES: dict[str, str] = {
     "learning_rate": "train",
     "likelihood_weight": "train",
     "tolerance": "train",
+    "max_time": "train",
     "n_couplings": "flow",
     "scaling": "data",
 }
@@ -162,29 +203,33 @@ class Interval:
 
 @dataclass(frozen=True)
 class Options:
-    """One word of a list, or a word that starts with one of `prefixes`."""
+    """One word of a list, a word that starts with one of `prefixes`, or an object of one of `types`."""
 
     words: tuple[Any, ...]
     prefixes: tuple[str, ...] = ()
+    types: tuple[type, ...] = ()
 
     def allows(self, value: object) -> bool:
-        """Tell whether `value` is one of the words."""
-        return any(type(value) is type(w) and value == w for w in self.words) or (
-            isinstance(value, str) and value.startswith(self.prefixes) and bool(self.prefixes)
-        )
+        """Tell whether `value` is one of the words or objects."""
+        if any(type(value) is type(w) and value == w for w in self.words) or isinstance(value, self.types):
+            return True
+        return isinstance(value, str) and value.startswith(self.prefixes) and bool(self.prefixes)
 
     def __str__(self) -> str:
-        return "one of " + ", ".join([*map(repr, self.words), *(f"'{p}…'" for p in self.prefixes)])
+        objects = [f"an object of type {kind.__name__}" for kind in self.types]
+        return "one of " + ", ".join([*map(repr, self.words), *(f"'{p}…'" for p in self.prefixes), *objects])
 
 
 #: What each parameter may be; `check_parameter` words the messages.
 CONSTRAINTS: dict[str, Interval | Options] = {
-    "preset": Options(tuple(PRESETS)),
+    "preset": Options(tuple(PRESETS), types=(Settings,)),
     "max_epochs": Interval(int, 1, optional=True),
     "batch_size": Interval(int, 1, optional=True),
     "learning_rate": Interval(float, 0, 1, low_open=True, optional=True),
     "likelihood_weight": Interval(float, 0, optional=True),
     "tolerance": Interval(float, 0, 1, optional=True),
+    "max_time": Interval(float, 0, low_open=True, optional=True),
+    "warm_start": Options((True, False)),
     "n_couplings": Interval(int, 1, 256, optional=True),
     "scaling": Options((None, "range", "auto")),
     "unseen": Options(("error", "missing")),
@@ -227,13 +272,13 @@ def check_parameter(name: str, value: object, constraint: Interval | Options | N
     raise ParameterError(f"{name} is {value!r}, but has to be {constraint}.{hint}")
 
 
-def resolve(preset: str, **overrides: Any) -> Settings:
+def resolve(preset: str | Settings, **overrides: Any) -> Settings:
     """Return the preset's settings with every override that is not None in its place.
 
     Parameters
     ----------
-    preset : str
-        A key of `PRESETS`.
+    preset : str or Settings
+        A key of `PRESETS`, or settings of your own.
     **overrides : object
         Values for the fields named in `OVERRIDES`.
 
@@ -257,6 +302,6 @@ def resolve(preset: str, **overrides: Any) -> Settings:
             constraint = CONSTRAINTS[name]
             plain = constraint.kind(value) if isinstance(constraint, Interval) else value
             sections.setdefault(OVERRIDES[name], {})[name] = plain
-    base = PRESETS[preset]
+    base = preset if isinstance(preset, Settings) else PRESETS[preset]
     changed = {part: dataclasses.replace(getattr(base, part), **values) for part, values in sections.items()}
     return dataclasses.replace(base, **changed)

@@ -12,8 +12,13 @@ import pytest
 
 from mcflow import MCFlowImputer, load
 from mcflow.cli.app import main
+from mcflow.cli.demo import DEMO_TIME
 
-QUICK = ["--max-epochs", "2"]
+
+@pytest.fixture
+def quick(preset: str) -> list[str]:
+    """Flags of a fit that takes little time."""
+    return ["--max-epochs", "2", "--preset", preset]
 
 
 @pytest.fixture
@@ -33,9 +38,9 @@ def cells(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype=str, keep_default_na=False)
 
 
-def test_impute_fills_holes_and_leaves_every_other_cell_as_it_stood(source, capsys) -> None:
+def test_impute_fills_holes_and_leaves_every_other_cell_as_it_stood(source, capsys, quick) -> None:
     output = source.with_name("out.csv")
-    assert main(["impute", str(source), "-o", str(output), *QUICK]) == 0
+    assert main(["impute", str(source), "-o", str(output), *quick]) == 0
     before, after = cells(source), cells(output)
     assert list(before.columns) == list(after.columns)
     for name in before:
@@ -50,10 +55,10 @@ def test_impute_fills_holes_and_leaves_every_other_cell_as_it_stood(source, caps
 
 
 @pytest.mark.filterwarnings("default::mcflow.errors.McflowWarning")
-def test_identifiers_and_long_texts_are_left_alone_and_said(tmp_path, capsys) -> None:
+def test_identifiers_and_long_texts_are_left_alone_and_said(tmp_path, capsys, quick) -> None:
     rows = [f"{k},K{k:03d},{k * 7 % 5}" for k in range(40)]
     (tmp_path / "in.csv").write_text("row,key,x\n" + "\n".join([*rows, ",,"]) + "\n")
-    assert main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"), *QUICK]) == 0
+    assert main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"), *quick]) == 0
     said = capsys.readouterr()
     assert "Column 'key' holds 40 different texts" in said.err
     assert "Looks like an identifier, left alone: key." in said.out
@@ -61,10 +66,10 @@ def test_identifiers_and_long_texts_are_left_alone_and_said(tmp_path, capsys) ->
     assert cells(tmp_path / "out.csv")["key"].iloc[-1] == ""
 
 
-def test_flags_say_what_columns_are(source, tmp_path) -> None:
+def test_flags_say_what_columns_are(source, tmp_path, quick) -> None:
     model = tmp_path / "m.mcflow"
     flags = ["--kind", "n=category", "--role", "b=outcome", "--bounds", "a=-9:9", "--bounds", "c=-9:"]
-    assert main(["fit", str(source), "-o", str(model), "-q", *QUICK, *flags, "--rule", "a <= c"]) == 0
+    assert main(["fit", str(source), "-o", str(model), "-q", *quick, *flags, "--rule", "a <= c"]) == 0
     imputer = load(model)
     columns = {column.name: column for column in imputer.schema_.columns}
     assert columns["n"].kind == "category"
@@ -74,9 +79,9 @@ def test_flags_say_what_columns_are(source, tmp_path) -> None:
     assert (imputer.constraints_.low[place], imputer.constraints_.high[place]) == (-9, 9)
 
 
-def test_unseen_level_is_named_or_taken_as_missing(source, tmp_path, capsys) -> None:
+def test_unseen_level_is_named_or_taken_as_missing(source, tmp_path, capsys, quick) -> None:
     model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / "out.csv"
-    assert main(["fit", str(source), "-o", str(model), "-q", *QUICK]) == 0
+    assert main(["fit", str(source), "-o", str(model), "-q", *quick]) == 0
     new.write_text("a,b,c,n,zip,word\n0.5,2,0.5,3,00001,other\n0.25,1,0.25,4,00001,\n")
     assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 3
     assert "'word' holds levels that the fit did not see: 'other'" in capsys.readouterr().err
@@ -85,9 +90,9 @@ def test_unseen_level_is_named_or_taken_as_missing(source, tmp_path, capsys) -> 
     assert cells(output)["word"][1] in {"x, y", 'say "z"'}
 
 
-def test_check_says_how_a_file_differs(source, tmp_path, capsys) -> None:
+def test_check_says_how_a_file_differs(source, tmp_path, capsys, quick) -> None:
     model, new = tmp_path / "m.mcflow", tmp_path / "new.csv"
-    assert main(["fit", str(source), "-o", str(model), "-q", *QUICK]) == 0
+    assert main(["fit", str(source), "-o", str(model), "-q", *quick]) == 0
     assert main(["check", str(source), "--model", str(model)]) == 0
     assert "like the one of the fit" in capsys.readouterr().out
     new.write_text("a,b,n,zip,word\n99,2,3,00001,other\n")
@@ -98,34 +103,41 @@ def test_check_says_how_a_file_differs(source, tmp_path, capsys) -> None:
     assert "! Column 'word' has levels that the fit did not see: 'other'" in said
 
 
-def test_standard_input_and_output_are_files_too(source) -> None:
-    command = [sys.executable, "-m", "mcflow", "impute", "-", "-o", "-", *QUICK]
+def test_standard_input_and_output_are_files_too(source, quick) -> None:
+    command = [sys.executable, "-m", "mcflow", "impute", "-", "-o", "-", *quick]
     done = subprocess.run(command, input=source.read_bytes(), capture_output=True, check=True)
     output = source.with_name("out.csv")
-    assert main(["impute", str(source), "-o", str(output), "-q", *QUICK]) == 0
+    assert main(["impute", str(source), "-o", str(output), "-q", *quick]) == 0
     assert done.stdout == output.read_bytes()
     assert b"Written to standard output" in done.stderr
 
 
-def test_compressed_file_comes_back_compressed(source, tmp_path) -> None:
+def test_compressed_file_comes_back_compressed(source, tmp_path, quick) -> None:
     import gzip
 
     packed, output = tmp_path / "in.csv.gz", tmp_path / "out.csv.gz"
     packed.write_bytes(gzip.compress(source.read_bytes()))
-    assert main(["impute", str(packed), "-o", str(output), "-q", *QUICK]) == 0
-    assert main(["impute", str(source), "-o", str(tmp_path / "plain.csv"), "-q", *QUICK]) == 0
+    assert main(["impute", str(packed), "-o", str(output), "-q", *quick]) == 0
+    assert main(["impute", str(source), "-o", str(tmp_path / "plain.csv"), "-q", *quick]) == 0
     assert gzip.decompress(output.read_bytes()) == (tmp_path / "plain.csv").read_bytes()
 
 
-def test_result_equals_the_python_interface(source) -> None:
+def test_result_equals_the_python_interface(source, quick, preset) -> None:
     output = source.with_name("out.csv")
-    assert main(["impute", str(source), "-o", str(output), "--seed", "3", *QUICK]) == 0
+    assert main(["impute", str(source), "-o", str(output), "--seed", "3", *quick]) == 0
     frame = pd.read_csv(source, dtype={"zip": str})
-    expected = MCFlowImputer(max_epochs=2, random_state=3).fit_transform(frame)
+    expected = MCFlowImputer(preset=preset, max_epochs=2, random_state=3).fit_transform(frame)
     np.testing.assert_array_equal(pd.read_csv(output)["a"], expected["a"])
 
 
-def test_parquet_keeps_schema_and_metadata(tmp_path) -> None:
+def test_result_without_a_flag_equals_the_python_interface_without_a_parameter(source) -> None:
+    output = source.with_name("out.csv")
+    assert main(["impute", str(source), "-o", str(output), "-q", "--max-epochs", "2", "--seed", "3"]) == 0
+    expected = MCFlowImputer(max_epochs=2, random_state=3).fit_transform(pd.read_csv(source, dtype={"zip": str}))
+    np.testing.assert_array_equal(pd.read_csv(output)["a"], expected["a"])
+
+
+def test_parquet_keeps_schema_and_metadata(tmp_path, quick) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -137,35 +149,35 @@ def test_parquet_keeps_schema_and_metadata(tmp_path) -> None:
         }
     ).replace_schema_metadata({"who": "me"})
     pq.write_table(table, tmp_path / "in.parquet")
-    assert main(["impute", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.pq"), "-q", *QUICK]) == 0
+    assert main(["impute", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.pq"), "-q", *quick]) == 0
     filled = pq.read_table(tmp_path / "out.pq")
     assert filled.schema.equals(table.schema, check_metadata=True)
     assert filled.column("x").null_count == filled.column("k").null_count == 0
     assert filled.column("k").to_pylist()[:2] == [1, 2]
 
 
-def test_formats_convert_into_each_other(source) -> None:
+def test_formats_convert_into_each_other(source, quick) -> None:
     parquet, back = source.with_name("out.parquet"), source.with_name("back.csv")
-    assert main(["impute", str(source), "-o", str(parquet), "-q", *QUICK]) == 0
-    assert main(["impute", str(parquet), "-o", str(back), "-q", *QUICK]) == 0
+    assert main(["impute", str(source), "-o", str(parquet), "-q", *quick]) == 0
+    assert main(["impute", str(parquet), "-o", str(back), "-q", *quick]) == 0
     np.testing.assert_array_equal(pd.read_csv(back)["a"], pd.read_parquet(parquet)["a"])
 
 
-def test_fit_then_impute_with_the_model_never_refits(source, tmp_path, capsys) -> None:
+def test_fit_then_impute_with_the_model_never_refits(source, tmp_path, capsys, quick) -> None:
     model, output = tmp_path / "model.mcflow", tmp_path / "out.csv"
-    assert main(["fit", str(source), "-o", str(model), *QUICK]) == 0
+    assert main(["fit", str(source), "-o", str(model), *quick]) == 0
     assert "Model written to" in capsys.readouterr().out
     assert main(["impute", str(source), "-o", str(output), "--model", str(model)]) == 0
     assert "trained" not in capsys.readouterr().err
     direct = tmp_path / "direct.csv"
-    assert main(["impute", str(source), "-o", str(direct), "--save", str(tmp_path / "second.mcflow"), *QUICK]) == 0
+    assert main(["impute", str(source), "-o", str(direct), "--save", str(tmp_path / "second.mcflow"), *quick]) == 0
     assert output.read_bytes() == direct.read_bytes()
     assert load(tmp_path / "second.mcflow").n_epochs_ == 2
 
 
-def test_new_rows_of_whole_numbers_get_fractions_where_the_fit_had_them(source, tmp_path) -> None:
+def test_new_rows_of_whole_numbers_get_fractions_where_the_fit_had_them(source, tmp_path, quick) -> None:
     model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / "out.csv"
-    assert main(["fit", str(source), "-o", str(model), "-q", *QUICK]) == 0
+    assert main(["fit", str(source), "-o", str(model), "-q", *quick]) == 0
     new.write_text("a,b,c,n,zip,word\n1,2,,3,00001,\n2,,1,,00002,\n,1,1,1,00003,\n")
     assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 0
     filled = cells(output)
@@ -175,9 +187,9 @@ def test_new_rows_of_whole_numbers_get_fractions_where_the_fit_had_them(source, 
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_column_without_a_value_in_new_rows_is_filled(source, tmp_path, ending) -> None:
+def test_column_without_a_value_in_new_rows_is_filled(source, tmp_path, ending, quick) -> None:
     model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / f"out.{ending}"
-    assert main(["fit", str(source), "-o", str(model), "-q", *QUICK]) == 0
+    assert main(["fit", str(source), "-o", str(model), "-q", *quick]) == 0
     new.write_text("a,b,c,n,zip,word\n,2,0.5,3,00001,\n,1,0.25,4,00002,\n")
     assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 0
     filled = pd.read_csv(output) if ending == "csv" else pd.read_parquet(output)
@@ -185,22 +197,22 @@ def test_column_without_a_value_in_new_rows_is_filled(source, tmp_path, ending) 
     assert filled["a"].notna().all()
 
 
-def test_quiet_prints_nothing(source, capsys) -> None:
-    assert main(["impute", str(source), "-o", str(source.with_name("out.csv")), "--quiet", *QUICK]) == 0
+def test_quiet_prints_nothing(source, capsys, quick) -> None:
+    assert main(["impute", str(source), "-o", str(source.with_name("out.csv")), "--quiet", *quick]) == 0
     said = capsys.readouterr()
     assert said.out == said.err == ""
 
 
-def test_column_without_a_value_is_filled_with_zero_and_said(tmp_path, capsys) -> None:
+def test_column_without_a_value_is_filled_with_zero_and_said(tmp_path, capsys, quick) -> None:
     pd.DataFrame({"a": [1.0, None, 3.0], "e": np.full(3, np.nan)}).to_parquet(tmp_path / "in.parquet")
-    assert main(["impute", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.csv"), *QUICK]) == 0
+    assert main(["impute", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.csv"), *quick]) == 0
     assert "No observed value, numbers filled with 0: e." in capsys.readouterr().out
     assert (pd.read_csv(tmp_path / "out.csv")["e"] == 0).all()
 
 
-def test_checkpoint_folder_is_used(source, tmp_path) -> None:
+def test_checkpoint_folder_is_used(source, tmp_path, quick) -> None:
     folder = tmp_path / "state"
-    arguments = ["impute", str(source), "-o", str(tmp_path / "out.csv"), "-q", "--checkpoint-dir", str(folder), *QUICK]
+    arguments = ["impute", str(source), "-o", str(tmp_path / "out.csv"), "-q", "--checkpoint-dir", str(folder), *quick]
     assert main(arguments) == 0
     assert (folder / "fit.checkpoint").is_file()
 
@@ -286,9 +298,21 @@ def test_demo_fills_the_table_that_ships_with_the_package(tmp_path, capsys) -> N
     assert "Filled 14,783 of 14,783 missing cells" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("flags", "max_time", "max_epochs"),
+    [([], DEMO_TIME, None), (["--max-time", "5"], 5, None), (["--max-epochs", "3"], None, 3)],
+)
+def test_demo_ends_soon_unless_something_else_is_said(monkeypatch, tmp_path, flags, max_time, max_epochs) -> None:
+    given = []
+    monkeypatch.setattr("mcflow.cli.impute.impute", lambda source, **how: given.append(how["options"]))
+    assert main(["demo", "-o", str(tmp_path / "x.csv"), *flags]) == 0
+    assert [(options.max_time, options.max_epochs) for options in given] == [(max_time, max_epochs)]
+    assert DEMO_TIME <= 60
+
+
 HELP = {
     "--help": ("impute", "fit", "check", "demo", "benchmark"),
-    "benchmark --help": ("tables",),
+    "benchmark --help": ("tables", "ablation"),
     "benchmark tables --help": ("--methods", "--folds", "--retry"),
 }
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from mcflow.data.codecs import MAX_PLACES, KnotScale, LevelCode, TableCodec
+from mcflow.data.codecs import MAX_PLACES, KnotScale, LevelCode, TableCodec, check_ranges
 from mcflow.data.schema import Column
 from mcflow.errors import DataError
 from mcflow.masks import Marginals
@@ -376,3 +376,17 @@ def test_streams_of_one_seed_differ_from_each_other_and_from_other_seeds() -> No
 def test_seed_of_none_is_fresh_every_time() -> None:
     assert seed_from(None) != seed_from(None)
     assert seed_from(np.int64(5)) == 5
+
+
+def test_ranges_that_a_float_can_hold_are_let_through() -> None:
+    check_ranges([Column("x", "double", "continuous", low=-8e307, high=8e307), *COLUMNS])
+    check_ranges([])
+
+
+@pytest.mark.parametrize("kind", ["continuous", "integer"])
+def test_range_that_no_float_can_hold_is_refused_with_the_column_s_name(kind) -> None:
+    columns = [COLUMNS[0], Column("wide", "double", kind, low=-1e308, high=1.5e308)]
+    with pytest.raises(DataError, match=r"'wide' runs from -1e\+308 to 1.5e\+308.*Divide the column"):
+        check_ranges(columns)
+    with pytest.raises(DataError, match="'wide'"):
+        TableCodec.from_values(np.array([[1.0, -1e308], [2.0, 1.5e308]]), columns)

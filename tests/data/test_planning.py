@@ -364,6 +364,69 @@ def test_rule_that_bounds_leave_no_room_for_is_refused() -> None:
     assert "there is none" in refusal(rules=["zip <= weight"])
 
 
+# --- whole numbers among floats
+
+
+def whole_of(table, **wishes) -> dict[str, bool]:
+    """Return, by column, whether only whole numbers may be filled in."""
+    schema, constraints = plan(table, **wishes)
+    found = dict(zip(constraints.names, constraints.whole.tolist(), strict=True))
+    assert all(found[c.name] == c.whole for c in schema.columns if c.name in found and c.kind != "constant")
+    return found
+
+
+def floats(**more) -> pd.DataFrame:
+    count = np.arange(30.0)
+    return pd.DataFrame({"x": count / 7, "few": count % 5, "edge": count % 50 * 50 / 29 // 1} | more)
+
+
+def test_whole_floats_of_a_narrow_range_among_floats_may_be_filled_in_between() -> None:
+    assert whole_of(floats()) == {"x": False, "few": False, "edge": True}, "from 0 to 50 is not narrow"
+    schema, _ = plan(floats())
+    assert column(schema, "few").kind == "integer", "the kind is what it was"
+    assert whole_of(floats(narrow=np.arange(30.0) % 2 * 49))["narrow"] is False
+    assert whole_of(floats(wide=np.arange(30.0) % 2 * 51))["wide"] is True
+
+
+@pytest.mark.parametrize("scale", [1.0, -1.0])
+def test_whole_floats_go_by_their_range_not_by_their_size(scale) -> None:
+    far = scale * (1e6 + np.arange(30.0) % 4)
+    assert whole_of(floats(far=far))["far"] is False
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        np.arange(30) % 3,
+        pd.array([1, None] * 15, dtype="Int64"),
+        np.arange(30) % 2 == 0,
+        ["u", "v"] * 15,
+        pd.Categorical(["u", "v"] * 15),
+        pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(30) % 7, unit="D"),
+        pd.Series([1, "a", 2.5] * 10, dtype=object),
+    ],
+    ids=["int", "nullable", "bool", "text", "category", "date", "several types"],
+)
+def test_whole_floats_beside_a_column_of_another_type_are_integers_with_holes(other) -> None:
+    assert whole_of(floats(other=other))["few"] is True
+
+
+def test_whole_floats_beside_an_ignored_column_of_another_type_are_integers_with_holes() -> None:
+    assert whole_of(floats(other=["u", "v"] * 15), roles={"other": "ignore"})["few"] is True
+
+
+def test_whole_floats_are_whole_when_that_is_said() -> None:
+    assert whole_of(floats(), kinds={"few": "integer"}) == {"x": False, "few": True, "edge": True}
+    assert whole_of(floats(), whole=True) == {"x": False, "few": True, "edge": True}
+    assert whole_of(floats(), kinds={"few": "category"})["few"] is True, "codes of levels are whole"
+
+
+def test_whole_floats_of_an_array_go_by_the_same_rule() -> None:
+    for dtype in (np.float64, np.float32):
+        assert whole_of(floats().to_numpy(dtype=dtype)) == {"x0": False, "x1": False, "x2": True}
+    assert set(whole_of((np.arange(60) % 7).reshape(30, 2)).values()) == {True}
+
+
 # --- tables that cannot be learned from
 
 

@@ -7,7 +7,6 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from mcflow import MCFlowImputer
 from mcflow.errors import DataError, McflowError, ParameterError
 
 PARAMETERS = {
@@ -18,6 +17,8 @@ PARAMETERS = {
     "likelihood_weight": (-1.0, "at least 0"),
     "tolerance": (2.0, "at most 1"),
     "n_couplings": (0, "n_couplings is 0"),
+    "max_time": (0, "max_time is 0, but has to be a number above 0"),
+    "warm_start": ("yes", "one of True, False"),
     "add_indicator": ("yes", "one of True, False"),
     "keep_empty_features": (2, "keep_empty_features is 2"),
     "device": ("gpu", "'auto', 'cpu', 'cuda', 'mps'"),
@@ -27,18 +28,18 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_parameter_out_of_range_is_named_with_what_is_allowed(table, name) -> None:
+def test_parameter_out_of_range_is_named_with_what_is_allowed(table, name, quick) -> None:
     value, words = PARAMETERS[name]
     with pytest.raises(ParameterError) as caught:
-        MCFlowImputer(**{"max_epochs": 1} | {name: value}).fit(table)
+        quick(**{name: value}).fit(table)
     assert name in str(caught.value)
     assert words in str(caught.value)
     assert isinstance(caught.value, ValueError)
 
 
 @pytest.mark.parametrize("value", [True, float("nan"), float("inf"), "8", None])
-def test_numbers_have_to_be_numbers(table, value) -> None:
-    imputer = MCFlowImputer(max_epochs=1, learning_rate=value)
+def test_numbers_have_to_be_numbers(table, value, quick) -> None:
+    imputer = quick(learning_rate=value)
     if value is None:
         imputer.fit(table)
     else:
@@ -46,21 +47,21 @@ def test_numbers_have_to_be_numbers(table, value) -> None:
             imputer.fit(table)
 
 
-def test_device_that_is_not_there_is_refused(table) -> None:
+def test_device_that_is_not_there_is_refused(table, quick) -> None:
     import torch
 
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
     with pytest.raises(ParameterError, match="does not have"):
-        MCFlowImputer(device="cuda:7", max_epochs=1).fit(table)
+        quick(device="cuda:7").fit(table)
 
 
 @pytest.mark.parametrize("make", [np.asarray, lambda rows: pd.DataFrame(rows, columns=list("abcd")), pl.DataFrame])
-def test_infinities_are_counted_by_column(table, make) -> None:
+def test_infinities_are_counted_by_column(table, make, quick) -> None:
     rows = table.copy()
     rows[[1, 2, 5], 2] = [np.inf, -np.inf, np.inf]
     with pytest.raises(DataError, match=r"\(3\).*replace infinities by NaN"):
-        MCFlowImputer(max_epochs=1).fit(make(rows))
+        quick().fit(make(rows))
 
 
 def test_infinities_at_transform_are_refused(fitted) -> None:
@@ -68,47 +69,47 @@ def test_infinities_at_transform_are_refused(fitted) -> None:
         fitted.transform(np.full((1, 4), np.inf))
 
 
-def test_no_rows_are_refused(table) -> None:
+def test_no_rows_are_refused(table, quick) -> None:
     with pytest.raises(ValueError, match=r"0 sample\(s\)"):
-        MCFlowImputer().fit(table[:0])
+        quick().fit(table[:0])
     with pytest.raises(DataError, match=r"0 row\(s\)"):
-        MCFlowImputer().fit(pd.DataFrame(table, columns=list("abcd"))[:0])
+        quick().fit(pd.DataFrame(table, columns=list("abcd"))[:0])
 
 
-def test_frame_without_a_column_to_learn_from_is_refused() -> None:
+def test_frame_without_a_column_to_learn_from_is_refused(quick) -> None:
     frame = pd.DataFrame({"a": [[1], [2]], "b": [{"u": 1}, None]})
     with pytest.raises(DataError, match="None of the 2 columns can be filled"):
-        MCFlowImputer().fit(frame)
+        quick().fit(frame)
     with pytest.raises(DataError, match="None of the 1 columns can be filled"):
-        MCFlowImputer(roles={"y": "outcome"}).fit(pd.DataFrame({"y": [1.0, 2.0]}))
+        quick(roles={"y": "outcome"}).fit(pd.DataFrame({"y": [1.0, 2.0]}))
 
 
-def test_text_array_that_is_no_table_is_refused() -> None:
+def test_text_array_that_is_no_table_is_refused(quick) -> None:
     with pytest.raises(DataError, match="not compatible with arrays of bytes/strings"):
-        MCFlowImputer().fit(np.array([["x", "y"]]))
+        quick().fit(np.array([["x", "y"]]))
     with pytest.raises(DataError, match="1D array"):
-        MCFlowImputer().fit(np.array([1.0, 2.0]))
+        quick().fit(np.array([1.0, 2.0]))
 
 
 @pytest.mark.filterwarnings("ignore:Skipping features")
-def test_table_without_an_observed_number_is_refused() -> None:
+def test_table_without_an_observed_number_is_refused(quick) -> None:
     with pytest.raises(DataError, match="nothing to learn"):
-        MCFlowImputer().fit(np.full((5, 2), np.nan))
+        quick().fit(np.full((5, 2), np.nan))
 
 
-def test_column_names_that_stand_twice_are_refused(table) -> None:
+def test_column_names_that_stand_twice_are_refused(table, quick) -> None:
     with pytest.raises(McflowError, match="more than once"):
-        MCFlowImputer(max_epochs=1).fit(pd.DataFrame(table, columns=["a", "b", "a", "c"]))
+        quick().fit(pd.DataFrame(table, columns=["a", "b", "a", "c"]))
 
 
-def test_range_that_no_float_can_hold_is_refused() -> None:
+def test_range_that_no_float_can_hold_is_refused(quick) -> None:
     with pytest.raises(DataError, match="Divide the column"):
-        MCFlowImputer(max_epochs=1).fit(np.array([[1e308, 1.0], [-1e308, 2.0]]))
+        quick().fit(np.array([[1e308, 1.0], [-1e308, 2.0]]))
 
 
-def test_other_columns_are_listed_missing_and_new(table) -> None:
+def test_other_columns_are_listed_missing_and_new(table, quick) -> None:
     frame = pd.DataFrame(table, columns=list("abcd"))
-    imputer = MCFlowImputer(max_epochs=1).fit(frame)
+    imputer = quick().fit(frame)
     with pytest.raises(DataError) as caught:
         imputer.transform(frame.rename(columns={"c": "other"}))
     text = str(caught.value)
@@ -122,9 +123,9 @@ def test_other_columns_are_listed_missing_and_new(table) -> None:
         imputer.transform(frame[list("dcba")])
 
 
-def test_long_lists_of_columns_are_cut(table) -> None:
+def test_long_lists_of_columns_are_cut(table, quick) -> None:
     wide = pd.DataFrame(np.hstack([table] * 3), columns=[f"c{k}" for k in range(12)])
-    imputer = MCFlowImputer(max_epochs=1).fit(wide)
+    imputer = quick().fit(wide)
     with pytest.raises(DataError, match="and 4 more"):
         imputer.transform(wide.iloc[:, :3])
 
@@ -134,23 +135,23 @@ def test_other_number_of_columns_is_refused(fitted, table) -> None:
         fitted.transform(table[:, :3])
 
 
-def test_number_column_that_became_text_is_named(table) -> None:
+def test_number_column_that_became_text_is_named(table, quick) -> None:
     frame = pd.DataFrame(table, columns=list("abcd"))
-    imputer = MCFlowImputer(max_epochs=1).fit(frame)
+    imputer = quick().fit(frame)
     with pytest.raises(DataError, match="'b' held values of type double at fit, and is of type large_string now"):
         imputer.transform(frame.assign(b="x"))
 
 
-def test_not_fitted_is_said() -> None:
+def test_not_fitted_is_said(quick) -> None:
     from sklearn.exceptions import NotFittedError
 
     for call in ("transform", "score_samples"):
         with pytest.raises(NotFittedError):
-            getattr(MCFlowImputer(), call)(np.ones((2, 2)))
+            getattr(quick(), call)(np.ones((2, 2)))
     with pytest.raises(NotFittedError):
-        MCFlowImputer().sample(2)
+        quick().sample(2)
     with pytest.raises(NotFittedError):
-        MCFlowImputer().save("model.mcflow")
+        quick().save("model.mcflow")
 
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, True, "3"])

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from mcflow import MCFlowImputer, load
+from mcflow import load
 from mcflow.data import files
 from mcflow.errors import ModelFileError, OutputError
 
@@ -34,17 +34,17 @@ def test_loaded_model_gives_the_same_bits(fitted, table, path) -> None:
     assert loaded.get_params()["random_state"] == 0
 
 
-def test_model_of_a_frame_keeps_names_and_roles(table, tmp_path) -> None:
+def test_model_of_a_frame_keeps_names_and_roles(table, tmp_path, quick) -> None:
     frame = pd.DataFrame(table, columns=list("abcd")).assign(text="x", one=2.0)
-    imputer = MCFlowImputer(max_epochs=2, random_state=np.random.default_rng(0), add_indicator=True).fit(frame)
+    imputer = quick(random_state=np.random.default_rng(0), add_indicator=True).fit(frame)
     imputer.save(tmp_path / "m.mcflow")
     loaded = load(str(tmp_path / "m.mcflow"))
     pd.testing.assert_frame_equal(loaded.transform(frame), imputer.transform(frame))
     assert list(loaded.get_feature_names_out()) == list(imputer.get_feature_names_out())
 
 
-def test_model_without_networks_is_saved_too(tmp_path) -> None:
-    MCFlowImputer(max_epochs=1, random_state=0).fit(np.ones((3, 2))).save(tmp_path / "m.mcflow")
+def test_model_without_networks_is_saved_too(tmp_path, quick) -> None:
+    quick().fit(np.ones((3, 2))).save(tmp_path / "m.mcflow")
     assert (load(tmp_path / "m.mcflow").transform(np.full((1, 2), np.nan)) == 1).all()
 
 
@@ -55,13 +55,13 @@ def test_loaded_model_can_be_saved_and_pickled(path, table, tmp_path) -> None:
     assert (pickle.loads(pickle.dumps(loaded)).transform(table) == loaded.transform(table)).all()
 
 
-def test_file_holds_tensors_and_json_only(path) -> None:
+def test_file_holds_tensors_and_json_only(path, preset) -> None:
     tensors = load_file(path)
-    assert "stage.0.theta" in tensors
+    assert {"default": "mapper.weights.0", "paper": "stage.0.theta"}[preset] in tensors
     start = path.read_bytes()
     length = int.from_bytes(start[:8], "little")
     header = json.loads(json.loads(start[8 : 8 + length])["__metadata__"]["header"])
-    assert header["settings"]["train"]["batch_size"] == 128
+    assert header["settings"]["train"]["batch_size"] == {"default": 75, "paper": 128}[preset]
     assert [column["kind"] for column in header["schema"]["columns"]] == ["continuous"] * 4
 
 
@@ -92,8 +92,8 @@ def test_file_of_another_program_is_refused(tmp_path) -> None:
         load(tmp_path / "text.mcflow")
 
 
-def test_file_of_another_kind_is_refused(table, tmp_path) -> None:
-    MCFlowImputer(max_epochs=1, random_state=0, checkpoint_dir=tmp_path).fit(table)
+def test_file_of_another_kind_is_refused(table, tmp_path, quick) -> None:
+    quick(checkpoint_dir=tmp_path).fit(table)
     with pytest.raises(ModelFileError, match="as a model"):
         load(tmp_path / "fit.checkpoint")
 

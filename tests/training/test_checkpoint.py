@@ -7,33 +7,60 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from mcflow import MCFlowImputer
+from mcflow import MCFlowImputer, load
+from mcflow.config import PRESETS, LatentConfig
 from mcflow.errors import CheckpointError, ModelFileError
-from mcflow.training.checkpoint import FILE_NAME
+from mcflow.training.checkpoint import FILE_NAME, Checkpointer
+from mcflow.training.hidden import HiddenTrainer
 from mcflow.training.loop import Trainer
 
 SCRIPT = """
 import sys, numpy as np
 from mcflow import MCFlowImputer
+from mcflow.training.checkpoint import Checkpointer
 table = np.load(sys.argv[1])
-imputer = MCFlowImputer(max_epochs=600, tolerance=0, random_state=5, checkpoint_dir=sys.argv[2]).fit(table)
+preset = sys.argv[4]
+if preset == "default":
+    Checkpointer.__init__.__defaults__ = (0.0,)
+more = {"max_epochs": 200, "tolerance": 0} if preset == "paper" else {"max_epochs": 15}
+imputer = MCFlowImputer(preset=preset, random_state=5, checkpoint_dir=sys.argv[2], **more).fit(table)
 imputer.save(sys.argv[3])
 """
 
 
-def weights(imputer: MCFlowImputer) -> list[np.ndarray]:
-    return [t.detach().numpy() for s in imputer.stages_ for t in (s.flow.theta, s.mapper.phi, s.flow.masks)]
+@pytest.fixture
+def trainer(preset: str, monkeypatch: pytest.MonkeyPatch) -> type[Trainer] | type[HiddenTrainer]:
+    """The preset's trainer; one without refills writes after every epoch instead of now and then."""
+    if preset == "paper":
+        return Trainer
+    monkeypatch.setattr(Checkpointer.__init__, "__defaults__", (0.0,))
+    return HiddenTrainer
 
 
 def assert_same_bits(one: MCFlowImputer, other: MCFlowImputer) -> None:
-    assert len(one.stages_) == len(other.stages_)
-    for mine, theirs in zip(weights(one), weights(other), strict=True):
-        assert (mine == theirs).all()
+    assert len(one.stages_) == len(other.stages_) > 0
+    mine, theirs = one.model_.tensors(), other.model_.tensors()
+    assert mine.keys() == theirs.keys()
+    for name in mine:
+        assert mine[name].tobytes() == theirs[name].tobytes(), name
+
+
+def stop_after(trainer: type[Trainer] | type[HiddenTrainer], n_epochs: int, patch: pytest.MonkeyPatch) -> None:
+    run = trainer._run_epoch
+
+    def stopping(self: Trainer | HiddenTrainer) -> None:
+        if self.epoch >= n_epochs:
+            raise StoppedError
+        run(self)
+
+    patch.setattr(trainer, "_run_epoch", stopping)
 
 
 class StoppedError(Exception):
@@ -41,40 +68,34 @@ class StoppedError(Exception):
 
 
 @pytest.mark.parametrize("n_epochs", [1, 3, 4, 6])
-def test_stopped_fit_goes_on_to_the_same_bits(table, tmp_path, monkeypatch, n_epochs) -> None:
-    whole = MCFlowImputer(max_epochs=7, random_state=1).fit(table)
-    resumable = MCFlowImputer(max_epochs=7, random_state=1, checkpoint_dir=tmp_path)
-    run = Trainer._run_epoch
-
-    def stopping(self: Trainer) -> None:
-        if self.epoch >= n_epochs:
-            raise StoppedError
-        run(self)
-
+def test_stopped_fit_goes_on_to_the_same_bits(table, tmp_path, monkeypatch, n_epochs, quick, trainer) -> None:
+    whole = quick(max_epochs=7).fit(table)
+    resumable = quick(max_epochs=7, checkpoint_dir=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_run_epoch", stopping)
+        stop_after(trainer, n_epochs, patch)
         with pytest.raises(StoppedError):
             resumable.fit(table)
-    counted = []
+    counted, run = [], trainer._run_epoch
 
-    def counting(self: Trainer) -> None:
+    def counting(self: Trainer | HiddenTrainer) -> None:
         counted.append(self.epoch)
         run(self)
 
-    monkeypatch.setattr(Trainer, "_run_epoch", counting)
+    monkeypatch.setattr(trainer, "_run_epoch", counting)
     resumable.fit(table)
     assert counted[0] > 0, "the fit went on instead of beginning anew"
     assert_same_bits(whole, resumable)
     assert (whole.transform(table) == resumable.transform(table)).all()
-    assert whole.history_.column("flow_loss") == resumable.history_.column("flow_loss")
+    for name in ("flow_loss", "latent_loss", "held_error"):
+        assert whole.history_.column(name) == resumable.history_.column(name)
 
 
-def test_killed_process_goes_on_to_the_same_bits(table, tmp_path: Path) -> None:
+def test_killed_process_goes_on_to_the_same_bits(table, tmp_path: Path, preset) -> None:
     np.save(tmp_path / "table.npy", table)
     folder = tmp_path / "checkpoints"
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "table.npy")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([*command, str(folder), str(tmp_path / "killed.mcflow")], env=environment)
+    process = subprocess.Popen([*command, str(folder), str(tmp_path / "killed.mcflow"), preset], env=environment)
     deadline = time.monotonic() + 60
     while not (folder / FILE_NAME).is_file():
         assert time.monotonic() < deadline
@@ -83,49 +104,54 @@ def test_killed_process_goes_on_to_the_same_bits(table, tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "killed.mcflow").exists()
-    subprocess.run([*command, str(folder), str(tmp_path / "resumed.mcflow")], env=environment, check=True)
-    subprocess.run([*command, str(tmp_path / "other"), str(tmp_path / "whole.mcflow")], env=environment, check=True)
-    from mcflow import load
-
-    resumed, whole = load(tmp_path / "resumed.mcflow"), load(tmp_path / "whole.mcflow")
+    made = [tmp_path / "resumed.mcflow", tmp_path / "whole.mcflow"]
+    for place, model in zip((folder, tmp_path / "other"), made, strict=True):
+        subprocess.run([*command, str(place), str(model), preset], env=environment, check=True)
+    resumed, whole = map(load, made)
     assert_same_bits(resumed, whole)
     assert not list(folder.glob(".*"))
 
 
-def test_finished_fit_is_not_done_again(table, tmp_path, monkeypatch) -> None:
-    first = MCFlowImputer(max_epochs=3, random_state=1, checkpoint_dir=tmp_path).fit(table)
-    monkeypatch.setattr(Trainer, "_run_epoch", lambda self: pytest.fail("trained again"))
-    again = MCFlowImputer(max_epochs=3, random_state=1, checkpoint_dir=tmp_path).fit(table)
+def test_finished_fit_is_not_done_again(table, tmp_path, monkeypatch, quick, trainer) -> None:
+    first = quick(checkpoint_dir=tmp_path).fit(table)
+    monkeypatch.setattr(trainer, "_run_epoch", lambda self: pytest.fail("trained again"))
+    again = quick(checkpoint_dir=tmp_path).fit(table)
     assert_same_bits(first, again)
 
 
-def test_fit_without_a_seed_goes_on_with_the_seed_it_had(table, tmp_path) -> None:
-    first = MCFlowImputer(max_epochs=2, checkpoint_dir=tmp_path).fit(table)
-    again = MCFlowImputer(max_epochs=2, checkpoint_dir=tmp_path).fit(table)
+def test_fit_without_a_seed_goes_on_with_the_seed_it_had(table, tmp_path, quick) -> None:
+    first = quick(random_state=None, checkpoint_dir=tmp_path).fit(table)
+    again = quick(random_state=None, checkpoint_dir=tmp_path).fit(table)
     assert first.seed_ == again.seed_
     assert_same_bits(first, again)
 
 
 @pytest.mark.parametrize(
-    "change", [{"random_state": 2}, {"max_epochs": 4}, {"learning_rate": 0.01}, {"bounds": {0: (-9, 9)}}]
+    "change",
+    [{"random_state": 2}, {"max_epochs": 4}, {"batch_size": 7}, {"learning_rate": 0.01}, {"bounds": {0: (-9, 9)}}],
 )
-def test_checkpoint_of_other_settings_is_refused(table, tmp_path, change) -> None:
-    settings = {"max_epochs": 3, "random_state": 1, "checkpoint_dir": tmp_path}
-    MCFlowImputer(**settings).fit(table)
+def test_checkpoint_of_other_settings_is_refused(table, tmp_path, change, quick) -> None:
+    quick(checkpoint_dir=tmp_path).fit(table)
     with pytest.raises(CheckpointError, match="another table or with other settings"):
-        MCFlowImputer(**settings | change).fit(table)
+        quick(checkpoint_dir=tmp_path, **change).fit(table)
 
 
-def test_checkpoint_of_another_table_is_refused(table, tmp_path) -> None:
-    imputer = MCFlowImputer(max_epochs=2, random_state=1, checkpoint_dir=tmp_path).fit(table)
+def test_checkpoint_of_another_preset_is_refused(table, tmp_path) -> None:
+    MCFlowImputer(preset="paper", max_epochs=2, random_state=1, checkpoint_dir=tmp_path).fit(table)
+    with pytest.raises(CheckpointError, match="another table or with other settings"):
+        MCFlowImputer(max_epochs=2, random_state=1, checkpoint_dir=tmp_path).fit(table)
+
+
+def test_checkpoint_of_another_table_is_refused(table, tmp_path, quick) -> None:
+    imputer = quick(checkpoint_dir=tmp_path).fit(table)
     other = table.copy()
     other[np.unravel_index(np.nanargmax(other), other.shape)] += 1
     with pytest.raises(CheckpointError, match="Choose another checkpoint_dir"):
         imputer.fit(other)
 
 
-def test_broken_checkpoint_is_named(table, tmp_path) -> None:
-    imputer = MCFlowImputer(max_epochs=2, random_state=1, checkpoint_dir=tmp_path).fit(table)
+def test_broken_checkpoint_is_named(table, tmp_path, quick) -> None:
+    imputer = quick(checkpoint_dir=tmp_path).fit(table)
     path = tmp_path / FILE_NAME
     path.write_bytes(path.read_bytes()[:-9])
     filled = imputer.transform(table)
@@ -134,24 +160,49 @@ def test_broken_checkpoint_is_named(table, tmp_path) -> None:
     assert (imputer.transform(table) == filled).all(), "a fit that fails leaves the earlier one as it was"
 
 
-def test_stopped_fit_of_levels_goes_on_to_the_same_probabilities(tmp_path, monkeypatch) -> None:
-    import pandas as pd
-
+def test_stopped_fit_of_levels_goes_on_to_the_same_probabilities(tmp_path, monkeypatch, quick, trainer) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=200), "town": rng.choice(["a", "b", "c"], 200)})
     frame.loc[::5, "town"] = None
-    whole = MCFlowImputer(max_epochs=4, random_state=1).fit(frame)
-    resumable = MCFlowImputer(max_epochs=4, random_state=1, checkpoint_dir=tmp_path)
-    run = Trainer._run_epoch
-
-    def stopping(self: Trainer) -> None:
-        if self.epoch >= 2:
-            raise StoppedError
-        run(self)
-
+    whole = quick(max_epochs=4).fit(frame)
+    resumable = quick(max_epochs=4, checkpoint_dir=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_run_epoch", stopping)
+        stop_after(trainer, 2, patch)
         with pytest.raises(StoppedError):
             resumable.fit(frame)
     resumable.fit(frame)
     pd.testing.assert_frame_equal(whole.predict_proba(frame)["town"], resumable.predict_proba(frame)["town"])
+
+
+def test_fit_stopped_in_the_flow_goes_on_to_the_same_bits(table, tmp_path, monkeypatch) -> None:
+    """The flow of the default preset learns after H; then a checkpoint has all of H."""
+    settings = {"max_epochs": 3, "random_state": 1}
+    whole = MCFlowImputer(**settings).fit(table)
+
+    def stop(*_: object, **__: object) -> None:
+        raise StoppedError
+
+    resumable = MCFlowImputer(**settings, checkpoint_dir=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("mcflow.imputers.masked_model.fit_density", stop)
+        with pytest.raises(StoppedError):
+            resumable.fit(table)
+    monkeypatch.setattr(HiddenTrainer, "_run_epoch", lambda self: pytest.fail("H was trained again"))
+    assert_same_bits(whole, resumable.fit(table))
+
+
+def test_fit_that_stops_early_goes_on_to_the_same_bits(tmp_path, monkeypatch) -> None:
+    """Noise: held-out cells get no better, and what is kept is not the last state but the best one."""
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    few = replace(PRESETS["default"], latent=LatentConfig(masked=True, width=16, n_members=2))
+    settings = {"preset": few, "max_epochs": 80, "learning_rate": 0.05, "random_state": 1}
+    whole = MCFlowImputer(**settings).fit(rows)
+    assert whole.history_.ending == "held_out"
+    monkeypatch.setattr(Checkpointer.__init__, "__defaults__", (0.0,))
+    resumable = MCFlowImputer(**settings, checkpoint_dir=tmp_path)
+    with monkeypatch.context() as patch:
+        stop_after(HiddenTrainer, whole.n_epochs_ - 2, patch)
+        with pytest.raises(StoppedError):
+            resumable.fit(rows)
+    assert_same_bits(whole, resumable.fit(rows))
+    assert resumable.n_epochs_ == whole.n_epochs_

@@ -12,8 +12,8 @@ from cyclopts import Parameter
 
 from mcflow.cli.options import FitOptions
 
-#: Enough to see what the method does.
-DEMO_EPOCHS = 128
+#: Seconds that are enough to see what the method does.
+DEMO_TIME = 30.0
 
 
 def demo(
@@ -23,7 +23,7 @@ def demo(
 ) -> None:
     """Fill the NHANES 2017-2018 table that ships with the package (5,265 adults, 42 columns, real holes).
 
-    Trains 128 epochs unless --max-epochs says otherwise, so that it ends soon.
+    Trains for 30 seconds unless --max-time or --max-epochs says otherwise.
 
     Parameters
     ----------
@@ -34,6 +34,6 @@ def demo(
     from mcflow.data.datasets import nhanes_path
 
     chosen = options or FitOptions()
-    if chosen.max_epochs is None:
-        chosen = replace(chosen, max_epochs=DEMO_EPOCHS)
+    if chosen.max_epochs is None and chosen.max_time is None:
+        chosen = replace(chosen, max_time=DEMO_TIME)
     impute(nhanes_path(), output=output, options=chosen)

@@ -38,13 +38,15 @@ class FitOptions:
     Parameters
     ----------
     preset
-        Settings to start from: paper.
+        Settings to start from: default, or paper for the method of the MCFlow paper.
     seed
         Whole number that decides everything; the same seed gives the same file.
     scaling
         How numbers are scaled: range or auto; the preset's value when not given.
     max_epochs
         Passes over the rows, at most; the preset's value when not given.
+    max_time
+        Seconds that the fit may take; the rate of learning follows the clock.
     batch_size
         Rows a step.
     learning_rate
@@ -63,10 +65,11 @@ class FitOptions:
         Print errors only.
     """
 
-    preset: str = "paper"
+    preset: str = "default"
     seed: int = 0
     scaling: str | None = None
     max_epochs: int | None = None
+    max_time: float | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
     likelihood_weight: float | None = None

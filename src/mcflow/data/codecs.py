@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["KnotScale", "LevelCode", "TableCodec"]
+__all__ = ["KnotScale", "LevelCode", "TableCodec", "check_ranges"]
 
 import itertools
 import math
@@ -232,16 +232,12 @@ class TableCodec:
         DataError
             When a column spans more than a float64 can hold.
         """
+        check_ranges(columns)
         scales: list[KnotScale | None] = []
         for k, column in enumerate(columns):
             if column.kind in LEVEL_KINDS:
                 scales.append(None)
                 continue
-            if not np.isfinite(column.high - column.low):
-                raise DataError(
-                    f"Column {column.name!r} runs from {column.low:g} to {column.high:g}, a range that no float64 can "
-                    "hold. Divide the column by a constant first."
-                )
             scales.append((KnotScale.fitting if scaling == "auto" else KnotScale.over_range)(values[:, k]))
         return cls(columns, scales, max_places)
 
@@ -321,7 +317,26 @@ class TableCodec:
         return {name: np.stack((scale.x, scale.u)) for name, scale in named.items()}
 
     @classmethod
-    def from_tensors(cls, columns: Sequence[Column], arrays: dict[str, Array]) -> TableCodec:
+    def from_tensors(
+        cls, columns: Sequence[Column], arrays: dict[str, Array], max_places: int = MAX_PLACES
+    ) -> TableCodec:
         """Undo `tensors`."""
         found = [arrays.get(f"scale.{k}") for k in range(len(columns))]
-        return cls(columns, [None if array is None else KnotScale(array[0], array[1]) for array in found])
+        scales = [None if array is None else KnotScale(array[0], array[1]) for array in found]
+        return cls(columns, scales, max_places)
+
+
+def check_ranges(columns: Sequence[Column]) -> None:
+    """Raise `DataError` when a column of numbers spans more than a float64 can hold.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        With their observed ranges.
+    """
+    for column in columns:
+        if column.kind not in LEVEL_KINDS and not np.isfinite(column.high - column.low):
+            raise DataError(
+                f"Column {column.name!r} runs from {column.low:g} to {column.high:g}, a range that no float64 can "
+                "hold. Divide the column by a constant first."
+            )

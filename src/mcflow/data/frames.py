@@ -63,6 +63,15 @@ class Frame:
     def _frame(self) -> nw.DataFrame[Any]:
         return nw.from_native(self.native, eager_only=True)
 
+    @cached_property
+    def _floats(self) -> FloatArray | None:
+        """The whole table as one array where it is nothing but float64 numbers of numpy, which needs no types."""
+        if self.container == "pandas":
+            plain = type(self.native).__name__ == "DataFrame" and all(kind == np.float64 for kind in self.native.dtypes)
+            return self.native.to_numpy() if plain else None
+        plain = self.container == "numpy" and self.native.dtype == np.float64
+        return self.native if plain else None
+
     def series(self, position: int) -> Any:
         """Return a column: a narwhals Series, or an array for numpy."""
         return self.native[:, position] if self.container == "numpy" else self._frame[:, position]
@@ -100,9 +109,12 @@ class Frame:
         DataError
             When a column is of another type now, a level is new, or a number is infinite.
         """
-        values = np.empty((self.n_rows, len(schema.coded)), dtype=np.float64)
-        for k, position in enumerate(schema.coded):
-            values[:, k] = self.column_codes(position, schema.columns[position], unseen)
+        if self._floats is not None and _only_numbers(schema):
+            values = self._floats[:, list(schema.coded)]
+        else:
+            values = np.empty((self.n_rows, len(schema.coded)), dtype=np.float64)
+            for k, position in enumerate(schema.coded):
+                values[:, k] = self.column_codes(position, schema.columns[position], unseen)
         self._refuse_infinities(values, [self.names[p] for p in schema.coded])
         return values
 
@@ -150,6 +162,8 @@ class Frame:
             A new table of the same kind.
         """
         holes = np.isnan(before) & ~np.isnan(after)
+        if self._floats is not None and _only_numbers(schema):
+            return self._filled_floats(holes, after, list(schema.coded))
         for k, p in enumerate(schema.coded):
             if holes[:, k].any():  # a level that the fit did not see has no code, but it is an observed cell and stays
                 holes[:, k] &= self.missing(p)
@@ -163,12 +177,29 @@ class Frame:
         native = (self._frame.with_columns(*fresh) if fresh else self._frame.clone()).to_native()
         return _with_fields(native, self.native.schema) if self.container == "pyarrow" else native
 
+    def _filled_floats(self, holes: BoolArray, after: FloatArray, positions: list[int]) -> Any:
+        """Return a table of nothing but float64 numbers with its holes filled."""
+        assert self._floats is not None
+        filled = np.array(self._floats)
+        filled[:, positions] = np.where(holes, after, filled[:, positions])
+        if self.container == "numpy":
+            return filled
+        table = type(self.native)(filled, index=self.native.index, columns=self.native.columns, copy=False)
+        table.attrs = dict(self.native.attrs)
+        return table
+
     def _new_cells(self, position: int, codes: FloatArray, column: Column) -> Any:
         """Return codes as cells of one column of an array."""
         array = self.arrow(position)
         assert array is not None
         cells = new_cells(array, codes, column)
         return cells.to_pylist() if self.native.dtype == object else cells.to_numpy(zero_copy_only=False)
+
+
+def _only_numbers(schema: TableSchema) -> bool:
+    """Tell whether every column that is coded holds plain numbers, which are their own codes."""
+    kinds = {schema.columns[p].base or schema.columns[p].kind for p in schema.coded}
+    return kinds <= {"continuous", "integer"}
 
 
 def _is_missing(cell: Any) -> bool:

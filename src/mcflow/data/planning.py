@@ -28,6 +28,10 @@ SAYABLE = (*MODEL_KINDS, "identifier", "text")
 #: Days, say, that are listed one by one when a rule compares a column of days with one of seconds.
 MANY_STEPS = 100_000
 
+#: Whole floats that lie closer than this are rounded only when something says that they are integers: a rounding costs
+#: more of the estimate's accuracy the fewer values there are.
+NARROW = 50
+
 
 @dataclass(frozen=True)
 class Wishes:
@@ -45,6 +49,8 @@ class Wishes:
         The only numbers that may be filled in, or "observed" for those that were seen.
     rules : sequence of str
         Comparisons of columns, such as "low <= high".
+    whole : bool
+        Whether whole numbers are filled with whole numbers in any case.
     """
 
     kinds: Mapping[Any, str] = field(default_factory=dict)
@@ -52,6 +58,7 @@ class Wishes:
     bounds: Mapping[Any, tuple[Any, Any]] = field(default_factory=dict)
     allowed: Mapping[Any, Any] = field(default_factory=dict)
     rules: Sequence[str] = ()
+    whole: bool = False
 
 
 def plan_table(frame: Frame, wishes: Wishes) -> tuple[TableSchema, Constraints]:
@@ -83,6 +90,7 @@ def plan_table(frame: Frame, wishes: Wishes) -> tuple[TableSchema, Constraints]:
         find_column(name, arrays[p], wishes.kinds.get(name), wishes.roles.get(name, "fill"))
         for p, name in enumerate(frame.names)
     ]
+    columns = _as_measured(columns, arrays, wishes)
     names = [_word(column.name) for column in columns]
     rules = parse_rules(wishes.rules, names)
     _check_rules(rules, dict(zip(names, columns, strict=True)))
@@ -92,6 +100,22 @@ def plan_table(frame: Frame, wishes: Wishes) -> tuple[TableSchema, Constraints]:
     _check_numbers(schema, wishes)
     steps = [before.step / after.step for before, after in zip(columns, finer, strict=True)]
     return schema, _constraints(schema, wishes, rules, arrays, steps)
+
+
+def _as_measured(columns: list[Column], arrays: Mapping[int, pa.Array | None], wishes: Wishes) -> list[Column]:
+    """Let columns with few whole numbers be filled with what lies between them, in a table of nothing but floats.
+
+    Such a table says nothing of types, and the mean of a 0 and a 1 that nobody can tell apart is not far from either.
+    Where any column has another type, floats that are whole are integers with holes.
+    """
+    if wishes.whole or not all(array is not None and pa.types.is_floating(array.type) for array in arrays.values()):
+        return columns
+    return [
+        replace(column, whole=False)
+        if column.kind == "integer" and column.name not in wishes.kinds and column.high - column.low < NARROW
+        else column
+        for column in columns
+    ]
 
 
 def _word(name: Any) -> str:

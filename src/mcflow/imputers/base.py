@@ -101,7 +101,8 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
 
     def _wishes(self) -> Wishes:
         given = {name: getattr(self, name) for name in ("kinds", "roles", "bounds", "allowed", "rules")}
-        return Wishes(**{name: value for name, value in given.items() if value is not None})
+        said = {name: value for name, value in given.items() if value is not None}
+        return Wishes(**said, whole=self.restore_integers)
 
     @staticmethod
     def _warn_of_empty(names: list[Any]) -> None:
@@ -160,10 +161,13 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         fill = fill or self._fill_values
         missing = np.isnan(values)
         hidden = self._usable(values)
-        filled = hidden.copy()
         model = self.schema_.among_coded(model=True)
-        if model.any() and np.isnan(hidden[:, model]).any():
-            filled[:, model] = fill(hidden[:, model])
+        if model.all():
+            filled = fill(hidden.copy()) if np.isnan(hidden).any() else hidden
+        else:
+            filled = hidden.copy()
+            if np.isnan(hidden[:, model]).any():
+                filled[:, model] = fill(hidden[:, model])
         for k, position in enumerate(self.schema_.coded):
             column = self.schema_.columns[position]
             if not column.in_model:
@@ -172,8 +176,11 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
 
     def _usable(self, values: FloatArray) -> FloatArray:
         """Return the codes that others may be filled from: without those of columns that are targets only."""
+        hidden = self.schema_.among_coded(role="targets_only")
+        if not hidden.any():
+            return values
         usable = values.copy()
-        usable[:, self.schema_.among_coded(role="targets_only")] = np.nan
+        usable[:, hidden] = np.nan
         return usable
 
     def _outgoing(self, frame: Frame, values: FloatArray, filled: Any) -> Any:

@@ -13,13 +13,14 @@ from torch import Tensor
 
 from mcflow.config import Settings
 from mcflow.data.codecs import LevelCode, TableCodec
+from mcflow.data.schema import Column
 from mcflow.latent.heads import LevelHead
 from mcflow.masks.initial import Marginals
 from mcflow.random import Streams
 from mcflow.training import Box, Callback, History, Stage, Trainer, complete_through
-from mcflow.training.stages import ROWS_AT_ONCE
+from mcflow.training.stages import ROWS_AT_ONCE, stage_tensors, stages_from
 from mcflow.training.threads import one_thread_when_small
-from mcflow.typing import BoolArray, FloatArray
+from mcflow.typing import Array, BoolArray, FloatArray, Header
 
 #: Share of the observed cells that is hidden to fit the heads.
 HIDDEN_SHARE = 0.2
@@ -88,6 +89,42 @@ class FlowModel:
                 callback.close()
         self.history = trainer.history
         self._fit_heads(values, streams.fill)
+
+    @classmethod
+    def prepare(
+        cls,
+        values: FloatArray,
+        columns: list[Column],
+        box: tuple[FloatArray, FloatArray],
+        seed: int,
+        settings: Settings,
+    ) -> FlowModel:
+        """Return a model for a table, not fitted yet."""
+        codec = TableCodec.from_values(values, columns, settings.data.scaling)
+        return cls(settings, codec, Marginals.from_values(values), codec.box(*box), seed)
+
+    def tensors(self) -> dict[str, Array]:
+        """Return what was learned as arrays by name, for a file."""
+        tensors = {name: tensor.detach().cpu().numpy() for name, tensor in stage_tensors(self.stages).items()}
+        for k, head in self.heads.items():
+            tensors |= {f"head.{k}.weight": head.weight.numpy(), f"head.{k}.bias": head.bias.numpy()}
+        box = np.stack((self.box.low.numpy(), self.box.high.numpy()))
+        return tensors | self.codec.tensors() | {"quantiles": self.marginals.quantiles, "box": box}
+
+    @classmethod
+    def from_tensors(
+        cls, arrays: dict[str, Array], columns: list[Column], settings: Settings, header: Header, device: torch.device
+    ) -> FlowModel:
+        """Undo `tensors`."""
+        codec = TableCodec.from_tensors(columns, arrays)
+        box = arrays["box"][0], arrays["box"][1]
+        model = cls(settings, codec, Marginals(arrays["quantiles"]), box, header["seed"])
+        stages = {name: torch.from_numpy(a).to(device) for name, a in arrays.items() if name.startswith("stage.")}
+        model.stages = stages_from(stages, header["n_stages"], settings)
+        for k in model.levels if model.stages else ():
+            weight, bias = (torch.from_numpy(arrays[f"head.{k}.{part}"]) for part in ("weight", "bias"))
+            model.heads[k] = LevelHead(weight, bias)
+        return model
 
     @property
     def levels(self) -> dict[int, int]:

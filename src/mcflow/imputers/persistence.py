@@ -12,17 +12,14 @@ import torch
 
 import mcflow
 from mcflow.config import Settings
-from mcflow.data.codecs import TableCodec
 from mcflow.data.constraints import Constraints
 from mcflow.data.files import read_tensors, write_tensors
 from mcflow.data.schema import TableSchema
 from mcflow.errors import ModelFileError
+from mcflow.imputers.masked_model import MaskedModel
 from mcflow.imputers.model import FlowModel
 from mcflow.imputers.table import MCFlowImputer, choose_device
-from mcflow.latent.heads import LevelHead
-from mcflow.masks.initial import Marginals
 from mcflow.training.history import History
-from mcflow.training.stages import stage_tensors, stages_from
 from mcflow.typing import Array, Header
 
 KIND = "model"
@@ -43,7 +40,7 @@ def save(imputer: MCFlowImputer, path: str | Path) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(imputer)
-    write_tensors(Path(path), KIND, _header(imputer), _tensors(imputer.model_))
+    write_tensors(Path(path), KIND, _header(imputer), imputer.model_.tensors())
 
 
 def load(path: str | Path, *, device: str = "auto") -> MCFlowImputer:
@@ -92,20 +89,16 @@ def _header(imputer: MCFlowImputer) -> Header:
 
 
 def _plain(value: Any) -> Any:
-    """Return numpy's numbers as Python's, which JSON can hold."""
+    """Return numpy's numbers and settings in a form that JSON can hold."""
+    if isinstance(value, Settings):
+        return value.to_dict()
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _tensors(model: FlowModel) -> dict[str, Array]:
-    tensors = {name: tensor.detach().cpu().numpy() for name, tensor in stage_tensors(model.stages).items()}
-    for k, head in model.heads.items():
-        tensors |= {f"head.{k}.weight": head.weight.numpy(), f"head.{k}.bias": head.bias.numpy()}
-    box = np.stack((model.box.low.numpy(), model.box.high.numpy()))
-    return tensors | model.codec.tensors() | {"quantiles": model.marginals.quantiles, "box": box}
-
-
 def _build(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImputer:
-    parameters: dict[str, Any] = header["parameters"]
+    parameters: dict[str, Any] = dict(header["parameters"])
+    if isinstance(parameters["preset"], dict):
+        parameters["preset"] = Settings.from_dict(parameters["preset"])
     imputer = MCFlowImputer(**parameters | {"device": device})
     schema = TableSchema.from_dict(header["schema"])
     imputer.settings_ = Settings.from_dict(header["settings"])
@@ -119,14 +112,9 @@ def _build(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImput
 
 def _model(
     header: Header, arrays: dict[str, Array], schema: TableSchema, settings: Settings, device: torch.device
-) -> FlowModel:
-    codec = TableCodec.from_tensors([schema.columns[p] for p in schema.model], arrays)
-    box = arrays["box"][0], arrays["box"][1]
-    model = FlowModel(settings, codec, Marginals(arrays["quantiles"]), box, header["seed"])
+) -> FlowModel | MaskedModel:
+    columns = [schema.columns[p] for p in schema.model]
+    kind: type[FlowModel] | type[MaskedModel] = MaskedModel if settings.latent.masked else FlowModel
+    model = kind.from_tensors(arrays, columns, settings, header, device)
     model.history = History.from_dict(header["history"])
-    stages = {name: torch.from_numpy(array).to(device) for name, array in arrays.items() if name.startswith("stage.")}
-    model.stages = stages_from(stages, header["n_stages"], settings)
-    for k in model.levels if model.stages else ():
-        weight, bias = (torch.from_numpy(arrays[f"head.{k}.{part}"]) for part in ("weight", "bias"))
-        model.heads[k] = LevelHead(weight, bias)
     return model

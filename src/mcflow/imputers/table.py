@@ -1,9 +1,10 @@
-"""MCFlowImputer: the paper's method under scikit-learn's contract."""
+"""MCFlowImputer: both presets under scikit-learn's contract."""
 
 from __future__ import annotations
 
 __all__ = ["MCFlowImputer", "choose_device"]
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,20 @@ import torch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from mcflow.config import OVERRIDES, resolve
+from mcflow.config import OVERRIDES, Settings, resolve
 from mcflow.data.checking import CheckReport, check_table
-from mcflow.data.codecs import TableCodec
 from mcflow.data.schema import LEVEL_KINDS, Column
-from mcflow.errors import DataError, ParameterError
+from mcflow.errors import DataError, McflowWarning, ParameterError
 from mcflow.imputers.base import TableImputer
+from mcflow.imputers.masked_model import MaskedModel
 from mcflow.imputers.model import FlowModel
-from mcflow.masks.initial import Marginals
 from mcflow.random import Streams, seed_from
 from mcflow.training import Callback, Checkpointer, ProgressDisplay
 from mcflow.training.checkpoint import fingerprint
 from mcflow.typing import FloatArray, RandomState
+
+#: Parameters that the default preset has no use for.
+PAPER_ONLY = ("scaling", "likelihood_weight", "tolerance")
 
 
 def _has_levels(imputer: MCFlowImputer) -> bool:
@@ -39,8 +42,9 @@ class MCFlowImputer(TableImputer):
 
     Parameters
     ----------
-    preset : {"paper"}, default="paper"
-        The settings to start from. "paper" is the method of the MCFlow paper.
+    preset : {"default", "paper"} or Settings, default="default"
+        The settings to start from. "default" learns to fill cells that are hidden on purpose, and is the more accurate;
+        "paper" is the method of the MCFlow paper. Settings of your own are made with `mcflow.config`.
     kinds : dict, optional
         Kinds of columns, where the one that was found is not right: "continuous", "integer", "boolean", "category",
         "ordered", "datetime"; "text" or "identifier" leaves a column alone. Keys are names, or positions for arrays.
@@ -58,23 +62,30 @@ class MCFlowImputer(TableImputer):
         What to do with a level that the fit did not see: refuse the table, or fill the rest of its row as if it were
         missing. The cell itself stays as it is.
     restore_integers : bool, default=False
-        Give columns of floats that hold whole numbers back as integers.
+        Give columns of floats that hold whole numbers back as integers. Without it, a table of nothing but floats is
+        taken for measurements: there, whole numbers within a range of less than 50 are filled with means, which may lie
+        between them.
     scaling : {"range", "auto"}, optional
-        How numbers are scaled (paper: by their observed range); "auto" maps hard columns, with heavy tails or many
-        equal values, by rank.
+        With "paper", how numbers are scaled: by their observed range, as published; "auto" maps hard columns, with
+        heavy tails or many equal values, by rank. "default" reads all numbers by their ranks and their values.
     max_epochs : int, optional
-        Passes over the rows, at most; the preset's value when None (paper: 500).
+        Passes over the rows, at most; the preset's value when None (default: as many as fit the table; paper: 500).
+    max_time : float, optional
+        Seconds that a fit may take. The rate of learning follows the clock, so that a short fit is a finished one.
+    warm_start : bool, default=False
+        Let a second fit on a table with the same columns go on from what the first has learned; "default" only.
     batch_size : int, optional
-        Rows a step (paper: 128).
+        Rows a step (default: 256; paper: 128).
     learning_rate : float, optional
-        Adam's rate (paper: 1e-4).
+        Adam's rate (default: 2e-3 at its highest; paper: 1e-4).
     likelihood_weight : float, optional
-        The paper's λ, the weight of the log-density against the squared error in the loss of the latent network.
+        With "paper", its λ, the weight of the log-density against the squared error in the loss of the latent network.
         The paper gives no value; 1e-3 did best on cells hidden from the training rows of two tables.
     tolerance : float, optional
-        Training ends early when both losses move by at most this share of their range; 0 never ends early.
+        With "paper", training ends early when both losses move by at most this share of their range; 0 never ends
+        early. "default" ends early when held-out cells get no better.
     n_couplings : int, optional
-        Affine couplings in the flow (paper: 6).
+        Affine couplings in the flow (both presets: 6).
     add_indicator : bool, default=False
         Append a column of zeros and ones for each column that had holes at fit, as scikit-learn does.
     keep_empty_features : bool, default=False
@@ -95,8 +106,9 @@ class MCFlowImputer(TableImputer):
         Losses of every epoch.
     n_epochs_ : int
         Epochs trained.
-    stages_ : list of Stage
-        The networks that were kept at every refill; `transform` goes through all of them.
+    stages_ : list
+        The networks G and H: one pair with "default"; with "paper" those kept at every refill, and `transform` goes
+        through all of them.
     settings_ : Settings
         The preset with its overrides.
     schema_ : TableSchema
@@ -104,7 +116,12 @@ class MCFlowImputer(TableImputer):
 
     Notes
     -----
-    The flow G maps rows to a standard normal latent space and is trained by maximum likelihood on the filled rows;
+    With "default", H reads the observed cells and the mask, and learns to fill cells that were hidden from it on
+    purpose; it answers with a distribution for every missing cell, whose mean or likeliest level is filled in. G is a
+    flow over the missing cells of a row given what H says of it, which makes the cells' distributions a joint one.
+    Sizes and length of the training follow from the table.
+
+    With "paper", G maps rows to a standard normal latent space and is trained by maximum likelihood on the filled rows;
     H maps latent points to likelier ones that agree with the observed cells. At every epoch that is a power of two
     the missing cells are refilled with G⁻¹(H(G(x))), both networks are kept, and G starts anew. Levels enter as a few
     noisy zeros and ones, and their probabilities are read off the completed rows. Constant columns need no model.
@@ -128,7 +145,7 @@ class MCFlowImputer(TableImputer):
     def __init__(
         self,
         *,
-        preset: str = "paper",
+        preset: str | Settings = "default",
         kinds: Mapping[Any, str] | None = None,
         roles: Mapping[Any, str] | None = None,
         bounds: Mapping[Any, tuple[Any, Any]] | None = None,
@@ -138,6 +155,8 @@ class MCFlowImputer(TableImputer):
         restore_integers: bool = False,
         scaling: str | None = None,
         max_epochs: int | None = None,
+        max_time: float | None = None,
+        warm_start: bool = False,
         batch_size: int | None = None,
         learning_rate: float | None = None,
         likelihood_weight: float | None = None,
@@ -160,6 +179,8 @@ class MCFlowImputer(TableImputer):
         self.restore_integers = restore_integers
         self.scaling = scaling
         self.max_epochs = max_epochs
+        self.max_time = max_time
+        self.warm_start = warm_start
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.likelihood_weight = likelihood_weight
@@ -176,8 +197,13 @@ class MCFlowImputer(TableImputer):
         settings = resolve(self.preset, **{name: getattr(self, name) for name in OVERRIDES})
         seed = self._seed()
         streams = Streams(seed)
-        codec = TableCodec.from_values(values, columns, settings.data.scaling)
-        model = FlowModel(settings, codec, Marginals.from_values(values), codec.box(low, high), seed)
+        kind: type[FlowModel] | type[MaskedModel] = MaskedModel if settings.latent.masked else FlowModel
+        model = kind.prepare(values, columns, (low, high), seed, settings)
+        settings = model.settings
+        self._check_preset(model)
+        earlier = getattr(self, "model_", None)
+        if self.warm_start and isinstance(model, MaskedModel) and isinstance(earlier, MaskedModel):
+            model.go_on_from(earlier)
         if columns:
             said = {"kinds": [c.kind for c in columns], "bounds": [low.tolist(), high.tolist()]}
             callbacks = self._callbacks(values, said | {"seed": seed, "settings": settings.to_dict()}, seed)
@@ -186,6 +212,20 @@ class MCFlowImputer(TableImputer):
         self.model_, self.settings_, self.seed_ = model, settings, seed
         self.history_, self.stages_ = model.history, model.stages
         self.n_epochs_ = len(self.history_.epochs)
+
+    def _check_preset(self, model: FlowModel | MaskedModel) -> None:
+        """Say which parameters the preset has no use for."""
+        if not isinstance(model, MaskedModel):
+            if self.warm_start:
+                raise ParameterError("warm_start=True needs preset='default'. Leave one of them out.")
+            return
+        idle = [name for name in PAPER_ONLY if getattr(self, name) is not None]
+        if idle:
+            warnings.warn(
+                f"{', '.join(idle)} has no effect with this preset; preset='paper' uses it.",
+                McflowWarning,
+                stacklevel=4,
+            )
 
     def _seed(self) -> int:
         """Return the fit's seed: a stopped fit without a fixed one goes on with the seed it had."""

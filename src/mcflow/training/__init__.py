@@ -1,11 +1,15 @@
-"""The training layer: Algorithm 1, its schedule, its checkpoints, and the stages of Algorithm 2."""
+"""The training layer: how both presets learn, their histories and checkpoints, and the stages of Algorithm 2."""
 
 from __future__ import annotations
 
+from mcflow.training.blend import blend_weights
 from mcflow.training.callbacks import Callback, ProgressDisplay
 from mcflow.training.checkpoint import Checkpointer
+from mcflow.training.density import draw, fit_density, log_density
+from mcflow.training.hidden import HeldCells, HiddenTrainer
 from mcflow.training.history import Epoch, History
 from mcflow.training.loop import Trainer
+from mcflow.training.sizes import fitting
 from mcflow.training.stages import Box, Stage, complete, complete_through
 
 __all__ = [
@@ -13,10 +17,17 @@ __all__ = [
     "Callback",
     "Checkpointer",
     "Epoch",
+    "HeldCells",
+    "HiddenTrainer",
     "History",
     "ProgressDisplay",
     "Stage",
     "Trainer",
+    "blend_weights",
     "complete",
     "complete_through",
+    "draw",
+    "fit_density",
+    "fitting",
+    "log_density",
 ]

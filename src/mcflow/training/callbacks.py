@@ -6,22 +6,34 @@ __all__ = ["Callback", "ProgressDisplay"]
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from mcflow.training.hidden import HiddenTrainer
     from mcflow.training.loop import Trainer
+
+    AnyTrainer: TypeAlias = Trainer | HiddenTrainer
+
+
+#: Why a fit ended, in words.
+ENDINGS = {
+    "stable": "both losses are stable",
+    "held_out": "held-out cells get no better",
+    "max_epochs": "all epochs are done",
+    "max_time": "the time is up",
+}
 
 
 class Callback:
     """Base of all listeners; every method may be left as it is."""
 
-    def on_begin(self, trainer: Trainer) -> None:
+    def on_begin(self, trainer: AnyTrainer) -> None:
         """Hear that training is about to begin, or to go on."""
 
-    def on_epoch_end(self, trainer: Trainer) -> None:
+    def on_epoch_end(self, trainer: AnyTrainer) -> None:
         """Hear that an epoch is over, its refill included."""
 
-    def on_end(self, trainer: Trainer) -> None:
+    def on_end(self, trainer: AnyTrainer) -> None:
         """Hear that training is over."""
 
     def close(self) -> None:
@@ -47,7 +59,7 @@ class ProgressDisplay(Callback):
         self._start = self._last = 0.0
         self._first = 0
 
-    def on_begin(self, trainer: Trainer) -> None:
+    def on_begin(self, trainer: AnyTrainer) -> None:
         """Open the display."""
         from rich.console import Console
 
@@ -57,7 +69,7 @@ class ProgressDisplay(Callback):
         if self._console.is_terminal:
             self._open(trainer)
 
-    def _open(self, trainer: Trainer) -> None:
+    def _open(self, trainer: AnyTrainer) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._bar = Progress(
@@ -74,10 +86,13 @@ class ProgressDisplay(Callback):
         total = trainer.settings.train.max_epochs
         self._task = self._bar.add_task("fit", total=total, completed=trainer.epoch, losses="", left="")
 
-    def on_epoch_end(self, trainer: Trainer) -> None:
+    def on_epoch_end(self, trainer: AnyTrainer) -> None:
         """Show the newest losses."""
+        if not trainer.history.epochs:  # a restart has just begun
+            return
         latest = trainer.history.epochs[-1]
-        losses = f"loss of G {latest.flow_loss:.3f}, of H {latest.latent_loss:.5f}"
+        flow = f"loss of G {latest.flow_loss:.3f}, of H" if latest.flow_loss else "loss"
+        losses = f"{flow} {latest.latent_loss:.5f}"
         if self._bar is not None:
             self._bar.update(self._task, completed=trainer.epoch, losses=losses, left=self._left(trainer))
         elif time.perf_counter() - self._last >= self._every:
@@ -85,11 +100,11 @@ class ProgressDisplay(Callback):
             total = trainer.settings.train.max_epochs
             self._print(f"epoch {trainer.epoch}/{total}: {losses}, {self._left(trainer)}")
 
-    def on_end(self, trainer: Trainer) -> None:
+    def on_end(self, trainer: AnyTrainer) -> None:
         """Close the display and say how it ended."""
         self.close()
         seconds = time.perf_counter() - self._start
-        why = "both losses are stable" if trainer.history.ending == "stable" else "all epochs are done"
+        why = ENDINGS[trainer.history.ending]
         self._print(f"trained {trainer.epoch} epochs in {seconds:.1f} s: {why}")
 
     def close(self) -> None:
@@ -98,7 +113,7 @@ class ProgressDisplay(Callback):
             self._bar.stop()
             self._bar = None
 
-    def _left(self, trainer: Trainer) -> str:
+    def _left(self, trainer: AnyTrainer) -> str:
         done = max(trainer.epoch - self._first, 1)
         rate = (time.perf_counter() - self._start) / done
         seconds = rate * (trainer.settings.train.max_epochs - trainer.epoch)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-__all__ = ["Checkpointer", "capture", "fingerprint", "restore"]
+__all__ = ["Checkpointer", "fingerprint"]
 
 import hashlib
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from mcflow.data.files import read_tensors, write_tensors
 from mcflow.errors import CheckpointError, OutputError
 from mcflow.training.callbacks import Callback
-from mcflow.training.history import History
-from mcflow.training.loop import Trainer
-from mcflow.training.schedule import is_refill_epoch
-from mcflow.training.stages import flow_from, stage_tensors, stages_from
-from mcflow.typing import Array, FloatArray, Header
+from mcflow.typing import FloatArray, Header
+
+if TYPE_CHECKING:
+    from mcflow.training.callbacks import AnyTrainer
 
 FILE_NAME = "fit.checkpoint"
 
@@ -73,7 +71,7 @@ class Checkpointer(Callback):
         path = Path(folder) / FILE_NAME
         return int(read_tensors(path, "checkpoint")[0]["seed"]) if path.is_file() else None
 
-    def on_begin(self, trainer: Trainer) -> None:
+    def on_begin(self, trainer: AnyTrainer) -> None:
         """Go on from the last checkpoint, if there is one."""
         self._last = time.perf_counter()
         try:
@@ -85,13 +83,13 @@ class Checkpointer(Callback):
         if self.path.is_file():
             header, tensors = read_tensors(self.path, "checkpoint")
             self._check(header)
-            restore(trainer, header, tensors)
+            trainer.restore(header, tensors)
 
-    def on_epoch_end(self, trainer: Trainer) -> None:
+    def on_epoch_end(self, trainer: AnyTrainer) -> None:
         """Write a checkpoint when it is time."""
         due = time.perf_counter() - self._last >= self._every
-        if due or trainer.history.ending or is_refill_epoch(trainer.epoch):
-            header, tensors = capture(trainer)
+        if due or trainer.history.ending or trainer.at_milestone:
+            header, tensors = trainer.capture()
             write_tensors(self.path, "checkpoint", header | {"identity": self.identity, "seed": self.seed}, tensors)
             self._last = time.perf_counter()
 
@@ -101,45 +99,3 @@ class Checkpointer(Callback):
                 f"{self.path} belongs to a fit of another table or with other settings. "
                 "Choose another checkpoint_dir, or delete this file to begin anew."
             )
-
-
-def capture(trainer: Trainer) -> tuple[Header, dict[str, Array]]:
-    """Return a fit's whole state as a header and arrays."""
-    tensors: dict[str, Tensor] = {
-        "theta": trainer.flow.theta,
-        "masks": trainer.flow.masks,
-        "phi": trainer.mapper.phi,
-        "filled": trainer.rows[trainer.missing],
-        "order": trainer.streams.order.get_state(),
-        "weights": trainer.streams.weights.get_state(),
-    }
-    for name, adam in (("flow", trainer.flow_adam), ("latent", trainer.latent_adam)):
-        tensors |= {f"{name}.mean": adam.mean, f"{name}.square": adam.square}
-    tensors |= stage_tensors(trainer.stages)
-    header: Header = {
-        "epoch": trainer.epoch,
-        "n_stages": len(trainer.stages),
-        "steps": [trainer.flow_adam.steps, trainer.latent_adam.steps],
-        "history": trainer.history.to_dict(),
-    }
-    return header, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
-
-
-def restore(trainer: Trainer, header: Header, arrays: dict[str, Array]) -> None:
-    """Put a captured state into a trainer that was made for the same table and settings."""
-    settings, device = trainer.settings, trainer.rows.device
-    tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
-    trainer.stages = stages_from(tensors, header["n_stages"], settings)
-    trainer.use_flow(flow_from(tensors["masks"], tensors["theta"], settings))
-    with torch.no_grad():
-        trainer.mapper.phi.copy_(tensors["phi"])
-        trainer.rows = trainer.rows.masked_scatter(trainer.missing, tensors["filled"])
-    adams = (("flow", trainer.flow_adam), ("latent", trainer.latent_adam))
-    for (name, adam), steps in zip(adams, header["steps"], strict=True):
-        adam.steps = steps
-        adam.mean.copy_(tensors[f"{name}.mean"])
-        adam.square.copy_(tensors[f"{name}.square"])
-    trainer.streams.order.set_state(tensors["order"].cpu())
-    trainer.streams.weights.set_state(tensors["weights"].cpu())
-    trainer.history = History.from_dict(header["history"])
-    trainer.epoch = header["epoch"]

@@ -22,6 +22,8 @@ class Epoch:
         Which restart of G it belongs to, from 0.
     seconds : float
         How long it took.
+    held_error : float, optional
+        Mean squared error on held-out cells after it, in squared spreads of their columns, where it was measured.
     """
 
     epoch: int
@@ -29,6 +31,7 @@ class Epoch:
     latent_loss: float
     stage: int
     seconds: float
+    held_error: float | None = None
 
 
 @dataclass
@@ -39,7 +42,7 @@ class History:
     ----------
     epochs : list of Epoch
     ending : str
-        Empty while the fit goes on, then "stable" or "max_epochs".
+        Empty while the fit goes on, then "stable", "held_out", "max_epochs" or "max_time".
     """
 
     epochs: list[Epoch] = field(default_factory=list)

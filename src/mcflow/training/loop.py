@@ -22,8 +22,9 @@ from mcflow.training.callbacks import Callback
 from mcflow.training.history import Epoch, History
 from mcflow.training.objectives import gradients, seen_weights
 from mcflow.training.schedule import is_refill_epoch, is_stable
-from mcflow.training.stages import Box, Stage, complete
+from mcflow.training.stages import Box, Stage, complete, flow_from, stage_tensors, stages_from
 from mcflow.training.threads import one_thread_when_small
+from mcflow.typing import Array, Header
 
 
 class Trainer:
@@ -101,6 +102,7 @@ class Trainer:
         TrainingError
             When a loss is no longer a number.
         """
+        self._start = time.perf_counter()
         for callback in self.callbacks:
             callback.on_begin(self)
         while not self.history.ending:
@@ -147,9 +149,11 @@ class Trainer:
         config = self.settings.train
         if self.epoch >= config.max_epochs:
             self.history.ending = "max_epochs"
+        elif config.max_time and time.perf_counter() - self._start >= config.max_time:
+            self.history.ending = "max_time"
         elif is_stable(self.history, config.tolerance, config.window):
             self.history.ending = "stable"
-        if self.history.ending or is_refill_epoch(self.epoch):
+        if self.history.ending or (config.refills and is_refill_epoch(self.epoch)):
             self._keep_stage()
             if not self.history.ending:
                 self.restart_flow()
@@ -158,3 +162,47 @@ class Trainer:
         stage = Stage(self.flow, copy.deepcopy(self.mapper))
         self.rows = complete(stage, self.rows, self.missing, self.box)
         self.stages.append(stage)
+
+    @property
+    def at_milestone(self) -> bool:
+        """Tell whether the last epoch ended with a refill."""
+        return is_refill_epoch(self.epoch)
+
+    def capture(self) -> tuple[Header, dict[str, Array]]:
+        """Return the whole state of the fit as a header and arrays."""
+        tensors: dict[str, Tensor] = {
+            "theta": self.flow.theta,
+            "masks": self.flow.masks,
+            "phi": self.mapper.phi,
+            "filled": self.rows[self.missing],
+            "order": self.streams.order.get_state(),
+            "weights": self.streams.weights.get_state(),
+        }
+        for name, adam in (("flow", self.flow_adam), ("latent", self.latent_adam)):
+            tensors |= {f"{name}.mean": adam.mean, f"{name}.square": adam.square}
+        tensors |= stage_tensors(self.stages)
+        header: Header = {
+            "epoch": self.epoch,
+            "n_stages": len(self.stages),
+            "steps": [self.flow_adam.steps, self.latent_adam.steps],
+            "history": self.history.to_dict(),
+        }
+        return header, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+    def restore(self, header: Header, arrays: dict[str, Array]) -> None:
+        """Take up a captured state of a fit of the same table and settings."""
+        tensors = {name: torch.from_numpy(array).to(self.rows.device) for name, array in arrays.items()}
+        self.stages = stages_from(tensors, header["n_stages"], self.settings)
+        self.use_flow(flow_from(tensors["masks"], tensors["theta"], self.settings))
+        with torch.no_grad():
+            self.mapper.phi.copy_(tensors["phi"])
+            self.rows = self.rows.masked_scatter(self.missing, tensors["filled"])
+        adams = (("flow", self.flow_adam), ("latent", self.latent_adam))
+        for (name, adam), steps in zip(adams, header["steps"], strict=True):
+            adam.steps = steps
+            adam.mean.copy_(tensors[f"{name}.mean"])
+            adam.square.copy_(tensors[f"{name}.square"])
+        self.streams.order.set_state(tensors["order"].cpu())
+        self.streams.weights.set_state(tensors["weights"].cpu())
+        self.history = History.from_dict(header["history"])
+        self.epoch = header["epoch"]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["one_thread_when_small"]
+__all__ = ["map_on_threads", "one_thread_when_small"]
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
+
+Part = TypeVar("Part")
+Found = TypeVar("Found")
 
 #: Cells of a batch below which a second thread brings nothing.
 SMALL = 10_000
@@ -32,5 +37,40 @@ def one_thread_when_small(n_cells: int) -> Iterator[None]:
         torch.set_num_threads(1)
     try:
         yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def map_on_threads(function: Callable[[Part], Found], parts: Sequence[Part]) -> list[Found]:
+    """Call a function for every part, several at a time, each on one thread.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a part; spends its time in torch and numpy.
+    parts : sequence
+        Of work, much alike in size.
+
+    Returns
+    -------
+    list
+        The answers, in the order of the parts.
+
+    Notes
+    -----
+    Parts side by side use the cores better than kernels that are split among them: there is no waiting at the end of
+    each kernel, and what numpy does on one thread is shared out too.
+
+    Examples
+    --------
+    >>> map_on_threads(abs, [-1, 2])
+    [1, 2]
+    """
+    before = torch.get_num_threads()
+    if min(before, len(parts)) < 2:
+        return [function(part) for part in parts]
+    try:
+        with ThreadPoolExecutor(before, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(function, parts))
     finally:
         torch.set_num_threads(before)

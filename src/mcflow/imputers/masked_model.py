@@ -1,0 +1,406 @@
+"""The fitted model of the default preset: codes in, codes out."""
+
+from __future__ import annotations
+
+__all__ = ["MaskedModel", "MaskedStage"]
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mcflow.config import Settings
+from mcflow.data.codecs import TableCodec, check_ranges
+from mcflow.data.grids import TableGrid
+from mcflow.data.schema import LEVEL_KINDS, Column
+from mcflow.flows.conditional import ConditionalFlow
+from mcflow.flows.marginals import PointMarginals
+from mcflow.latent.masked import MaskedMapper
+from mcflow.masks.normal import NormalModel
+from mcflow.random import Streams
+from mcflow.training.blend import blend_weights
+from mcflow.training.callbacks import Callback
+from mcflow.training.density import draw, fit_density, log_density
+from mcflow.training.hidden import HiddenTrainer
+from mcflow.training.history import History
+from mcflow.training.sizes import fitting
+from mcflow.training.threads import map_on_threads
+from mcflow.typing import Array, BoolArray, FloatArray, Header
+
+#: Rows and places up to which a multivariate normal joins the blend, and levels that it tells apart.
+NORMAL_ROWS, NORMAL_PLACES, NORMAL_LEVELS = 5_000, 200, 64
+
+#: Members whose held-out cells the normal is judged by, at most, and the work of a normal that is judged by one, rows
+#: times the cube of places; one that takes more is left out.
+NORMAL_JUDGES, NORMAL_WORK = 8, 2e8
+
+#: Numbers that the last layer gives at once when nothing is learned: few enough for the caches.
+LOGITS_AT_ONCE = 1_000_000
+
+#: Rows that are not worth a thread of their own.
+FEW_ROWS = 256
+
+#: Places inside the atoms of a row over which its mass is averaged.
+MASS_POINTS = 16
+
+#: The share of the time that H has when there is a limit; the flow has the rest.
+LATENT_SHARE = 0.8
+
+#: Seconds that it has in any case.
+LEAST_TIME = 0.1
+
+#: Steps of the flow, as a share of those of H and at least and at most.
+FLOW_SHARE, FEWEST_STEPS, MOST_STEPS = 0.1, 200, 2_000
+
+
+class MaskedStage(NamedTuple):
+    """The networks G and H of the default preset."""
+
+    flow: ConditionalFlow
+    mapper: MaskedMapper
+
+
+class MaskedModel:
+    """A mask-aware H, a flow around its answers, and the blend of estimates after it.
+
+    Parameters
+    ----------
+    settings : Settings
+        With every size as a number.
+    columns : sequence of Column
+        Those that the networks see.
+    grid : TableGrid
+        Their units, knots and points.
+    box : tuple of ndarray of shape (n_columns,)
+        Bounds of the codes.
+    """
+
+    def __init__(
+        self, settings: Settings, columns: Sequence[Column], grid: TableGrid, box: tuple[FloatArray, FloatArray]
+    ) -> None:
+        self.settings, self.columns, self.grid, self.box = settings, tuple(columns), grid, box
+        self.history = History(ending="nothing to learn")
+        self.stages: list[MaskedStage] = []
+        self.weights = np.tile([1.0, 0.0, 0.0, 0.0], (len(self.columns), 1))
+        self.means = np.zeros(len(self.columns))
+        self.normal: NormalModel | None = None
+        self.codec: TableCodec | None = None
+        self._earlier: MaskedModel | None = None
+        self.start = time.perf_counter()
+
+    @classmethod
+    def prepare(
+        cls,
+        values: FloatArray,
+        columns: list[Column],
+        box: tuple[FloatArray, FloatArray],
+        _seed: int,
+        settings: Settings,
+    ) -> MaskedModel:
+        """Return a model for a table, not fitted yet."""
+        start = time.perf_counter()
+        check_ranges(columns)
+        settings = fitting(settings, *values.shape)
+        grid = TableGrid.from_values(values, columns, settings.latent.n_knots, settings.latent.n_points)
+        model = cls(settings, columns, grid, box)
+        model.start = start  # a limit of time counts from here
+        return model
+
+    @property
+    def levels(self) -> dict[int, int]:
+        """The columns of levels, with how many they have."""
+        return {k: len(column.levels) for k, column in enumerate(self.columns) if column.kind in LEVEL_KINDS}
+
+    def go_on_from(self, earlier: MaskedModel) -> None:
+        """Begin the fit with another model's networks, if it had the same columns."""
+        theirs, ours = ([(c.name, c.kind, c.levels) for c in model.columns] for model in (earlier, self))
+        if theirs == ours and earlier.stages:
+            self.grid, self._earlier = earlier.grid, earlier
+            self.settings = replace(self.settings, flow=earlier.settings.flow, latent=earlier.settings.latent)
+
+    def _networks(self, generator: torch.Generator | None = None) -> MaskedStage:
+        """Make G and H; without a generator their weights are zero."""
+        latent, grid = self.settings.latent, self.grid
+        points, n_points = torch.from_numpy(grid.points), torch.from_numpy(grid.n_points)
+        mapper = MaskedMapper(
+            torch.from_numpy(grid.knots),
+            points,
+            n_points,
+            torch.from_numpy(grid.bends),
+            n_members=latent.n_members,
+            width=latent.width,
+            n_blocks=latent.n_blocks,
+            reads_mask=latent.reads_mask,
+            generator=generator,
+        )
+        flow = ConditionalFlow(
+            len(self.columns), latent.width, n_couplings=self.settings.flow.n_couplings, generator=generator
+        )
+        return MaskedStage(flow, mapper)
+
+    def _marginals(self, device: torch.device) -> PointMarginals:
+        points, n_points = torch.from_numpy(self.grid.points), torch.from_numpy(self.grid.n_points)
+        return PointMarginals(points, n_points, torch.from_numpy(self.grid.discrete)).to(device)
+
+    def fit(
+        self, values: FloatArray, streams: Streams, device: torch.device, callbacks: Sequence[Callback] = ()
+    ) -> None:
+        """Learn from codes with holes, NaN where missing."""
+        units = torch.from_numpy(np.nan_to_num(self.grid.units(values)).astype(np.float32)).to(device)
+        seen = torch.from_numpy(~np.isnan(values)).to(device)
+        stage = self._networks(streams.weights)
+        stage.mapper.start_at(_shares(stage.mapper, units.cpu(), seen.cpu()))
+        if self._earlier is not None:
+            for network, other in zip(stage, self._earlier.stages[0], strict=True):
+                network.load_state_dict(other.state_dict())
+            self._earlier = None
+        flow, mapper = stage.flow.to(device), stage.mapper.to(device)
+        self.means = np.nanmean(self.grid.units(values), axis=0)
+        left = self.start + self.settings.train.max_time - time.perf_counter()
+        seconds = LATENT_SHARE * max(left, LEAST_TIME) if self.settings.train.max_time else 0.0
+        trainer = HiddenTrainer(self.settings, mapper, units, seen, streams, callbacks=callbacks, seconds=seconds)
+        try:
+            trainer.train()
+        finally:
+            for callback in callbacks:
+                callback.close()
+        mapper.eval()
+        self._blend(values, trainer)
+        self._fit_flow(MaskedStage(flow, mapper), units, seen, streams)
+        self.history, self.stages = trainer.history, [MaskedStage(flow, mapper)]
+
+    def _fit_flow(self, stage: MaskedStage, units: Tensor, seen: Tensor, streams: Streams) -> None:
+        """Train G on what H says of hidden cells, for the rest of the time."""
+        train = self.settings.train
+        n_steps = train.max_epochs * max(1, len(units) // train.batch_size)
+        n_steps = int(min(max(FLOW_SHARE * n_steps, FEWEST_STEPS), MOST_STEPS))
+        fit_density(
+            stage.mapper,
+            self._marginals(units.device),
+            stage.flow,
+            units,
+            seen,
+            streams,
+            n_steps=min(n_steps, 10 * train.max_epochs),
+            batch_size=train.batch_size,
+            deadline=self.start + train.max_time if train.max_time else None,
+        )
+        stage.flow.eval()
+
+    def _blend(self, values: FloatArray, trainer: HiddenTrainer) -> None:
+        """Weigh the estimates of numbers by the cells that were held out."""
+        held = trainer.held.cells.cpu().numpy()
+        columns = held.nonzero()[2]
+        numbers = ~np.isin(columns, list(self.levels))
+        if not numbers.any():
+            return
+        histogram, direct, truth = (part.cpu().numpy().astype(np.float64) for part in trainer.held_answers())
+        estimates = [histogram, direct, self.means[columns]]
+        rows = self._normal_rows(values)
+        if rows is not None:
+            estimates.append(self._normal_answers(rows[trainer.held.rows.cpu().numpy()], held))
+            self.normal = NormalModel.fit(rows)
+        found = np.stack(estimates, axis=1)
+        numbers &= ~np.isnan(found).any(axis=1)
+        # Half a vote each for H's two estimates, one for the normal, none for the mean.
+        prior = np.array([0.5, 0.5, 0.0, 1.0][: len(estimates)])
+        weights = blend_weights(
+            found[numbers], truth[numbers], columns[numbers], len(self.columns), prior / prior.sum()
+        )
+        self.weights[:, : len(estimates)] = weights
+
+    def _normal_rows(self, values: FloatArray) -> FloatArray | None:
+        if len(values) > NORMAL_ROWS:
+            return None
+        codec = TableCodec.from_values(values, self.columns, max_places=NORMAL_LEVELS)
+        if codec.n_places > NORMAL_PLACES or len(values) * codec.n_places**3 > NORMAL_WORK:
+            return None
+        self.codec = codec
+        return codec.encode(values)
+
+    def _normal_answers(self, rows: FloatArray, held: BoolArray) -> FloatArray:
+        """Return what normals that did not see the held-out cells say of them, in units; NaN if not judged."""
+        assert self.codec is not None
+        answers = []
+        n_judges = np.clip(NORMAL_WORK / (len(rows) * rows.shape[1] ** 3), 1, NORMAL_JUDGES)
+        for k, cells in enumerate(held):
+            hole = np.where(self.codec.spread(cells), np.nan, rows)
+            if k < int(n_judges):
+                filled = self.grid.units(self.codec.decode(NormalModel.fit(hole).conditional(hole)))[cells]
+            else:
+                filled = np.full(int(cells.sum()), np.nan)
+            answers.append(filled)
+        return np.concatenate(answers)
+
+    def fill(self, values: FloatArray) -> FloatArray:
+        """Complete new rows: numbers as blended means, levels as the likeliest."""
+        filled = values.copy()
+        holed = np.flatnonzero(np.isnan(values).any(axis=1))
+        shared_out = math.ceil(len(holed) / torch.get_num_threads())
+        size = max(1, min(self._rows_at_once(), max(shared_out, FEW_ROWS)))
+        parts = [holed[first : first + size] for first in range(0, len(holed), size)]
+
+        def fill_part(rows: Array) -> None:
+            filled[rows] = self._filled(values[rows])
+
+        map_on_threads(fill_part, parts)
+        return filled
+
+    def _filled(self, values: FloatArray) -> FloatArray:
+        missing = np.isnan(values)
+        columns = missing.nonzero()[1]
+        chances, direct = self._asked(values, missing)
+        points = self.stages[0].mapper.points[torch.from_numpy(columns).to(chances.device)]
+        means = (chances * points).sum(1).cpu().numpy().astype(np.float64)
+        low, high = self._range_of(columns)
+        estimates = [means, np.clip(direct.cpu().numpy(), low, high), self.means[columns]]
+        if self.normal is not None and self.codec is not None:
+            rows = self.normal.conditional(self.codec.encode(values))
+            estimates.append(np.clip(self.grid.units(self.codec.decode(rows))[missing], low, high))
+        units = np.sum([self.weights[columns, k] * estimate for k, estimate in enumerate(estimates)], axis=0)
+        units = np.where((low < units) & (units < high), units, means)  # nothing heaps up at a bound
+        codes = values.copy()
+        numbers = units * self.grid.spread[columns] + self.grid.centre[columns]
+        codes[missing] = np.clip(numbers, *(bound[columns] for bound in self.box))
+        for k in self.levels:
+            here = torch.from_numpy(columns == k).to(chances.device)
+            codes[missing[:, k], k] = self._by_level(k, chances[here]).argmax(axis=1)
+        return codes
+
+    def _range_of(self, columns: Array) -> tuple[FloatArray, FloatArray]:
+        """Return the bounds of each cell's column in units."""
+        low, high = ((bound - self.grid.centre) / self.grid.spread for bound in self.box)
+        return low[columns], high[columns]
+
+    def _by_level(self, column: int, chances: Tensor) -> FloatArray:
+        """Turn probabilities of places, of shape (n_cells, n_points), into those of a column's levels."""
+        places, shares = self.grid.places[column], self.grid.shares[column]
+        assert places is not None
+        assert shares is not None
+        found = chances.cpu().numpy()[:, places] * shares
+        by_level: FloatArray = found / found.sum(axis=1, keepdims=True)
+        return by_level
+
+    def _asked(self, values: FloatArray, wanted: BoolArray) -> tuple[Tensor, Tensor]:
+        """Return, for every wanted cell in order, the members' mean probabilities of the points and mean estimate."""
+        mapper = self.stages[0].mapper
+        device = mapper.points.device
+        units = torch.from_numpy(self.grid.units(values)).float().to(device)
+        shown = units.isnan().logical_not_().float()
+        units.nan_to_num_()
+        chosen = torch.from_numpy(wanted).to(device)
+        with torch.inference_mode():
+            answer = mapper(units[None], shown[None])
+            return answer.logits[:, chosen].softmax(-1).mean(0), answer.direct[:, chosen].mean(0)
+
+    def _rows_at_once(self) -> int:
+        mapper = self.stages[0].mapper
+        return max(1, LOGITS_AT_ONCE // (mapper.n_members * max(mapper.points.numel(), 1)))
+
+    def probabilities(self, values: FloatArray, seen: FloatArray) -> dict[int, FloatArray]:
+        """Return the probability of every level by column; where `seen` has a code, that one's is 1."""
+        found = {k: np.zeros((len(values), n_levels)) for k, n_levels in self.levels.items()}
+        wanted = np.zeros((self._rows_at_once(), len(self.columns)), dtype=bool)
+        wanted[:, list(found)] = True
+        for first in range(0, len(values), len(wanted)):
+            rows = slice(first, first + len(wanted))
+            chances, _ = self._asked(values[rows], wanted[: len(values[rows])])
+            by_column = chances.unflatten(0, (-1, len(found)))
+            for place, (k, table) in enumerate(found.items()):
+                table[rows] = self._by_level(k, by_column[:, place])
+        for k, table in found.items():
+            known = ~np.isnan(seen[:, k])
+            table[known] = np.eye(table.shape[1])[seen[known, k].astype(np.int64)]
+        return found
+
+    def log_density(self, values: FloatArray) -> FloatArray:
+        """Return each complete row's log-density in the units of the codes, times the mass of discrete cells.
+
+        The mass is a mean over `MASS_POINTS` places inside the atoms, the same for all rows.
+        """
+        stage, device = self.stages[0], self.stages[0].mapper.points.device
+        precise = torch.float32 if device.type == "mps" else torch.float64
+        mapper, flow = copy.deepcopy(stage.mapper).to(precise), copy.deepcopy(stage.flow).to(precise)
+        marginals = self._marginals(device).to(precise)
+        units = torch.from_numpy(self.grid.units(values)).to(device, precise)
+        parts = []
+        for rows in units.split(self._rows_at_once()):
+            nothing = torch.zeros(rows.shape, dtype=torch.bool, device=device)
+            places = self._places_in_atoms().to(rows)[:, None].expand(-1, *rows.shape)
+            parts.append(log_density(mapper, marginals, flow, rows, nothing, ~nothing, places).cpu())
+        density: FloatArray = torch.cat(parts).numpy().astype(np.float64)
+        return density - float(np.log(self.grid.spread[~self.grid.discrete]).sum())
+
+    def _places_in_atoms(self) -> Tensor:
+        """Return points of a lattice in the unit cube, of shape (n_points, n_columns); one if nothing is discrete."""
+        n_points = MASS_POINTS if self.grid.discrete.any() else 1
+        steps = np.sqrt(np.arange(2, 2 + len(self.columns)) + 0.5)  # irrational, so that no two columns go together
+        lattice = (0.5 + np.arange(n_points)[:, None] * steps) % 1.0
+        return torch.from_numpy(lattice.astype(np.float32))
+
+    def sample(self, n_rows: int, seed: int) -> FloatArray:
+        """Draw new rows, as codes."""
+        normals = torch.randn(n_rows, len(self.columns), generator=torch.Generator().manual_seed(seed))
+        parts = [self._decoded(self._drawn(some)) for some in normals.split(self._rows_at_once())]
+        return np.concatenate(parts)
+
+    def _drawn(self, normals: Tensor) -> FloatArray:
+        stage, device = self.stages[0], self.stages[0].mapper.points.device
+        nothing = torch.zeros(normals.shape, dtype=torch.bool, device=device)
+        blank = torch.zeros(normals.shape, device=device)
+        units = draw(stage.mapper, self._marginals(device), stage.flow, blank, nothing, ~nothing, normals.to(device))
+        return units.cpu().numpy().astype(np.float64)
+
+    def _decoded(self, units: FloatArray) -> FloatArray:
+        """Turn units into codes, those of levels too."""
+        codes = self.grid.numbers(units)
+        for k in self.levels:
+            answers = self.grid.answers[k]
+            assert answers is not None
+            codes[:, k] = answers[units[:, k].astype(np.int64)]
+        return codes
+
+    def tensors(self) -> dict[str, Array]:
+        """Return what was learned as arrays by name, for a file."""
+        arrays = self.grid.tensors() | {"blend": self.weights, "means": self.means, "box": np.stack(self.box)}
+        for stage in self.stages:
+            for name, network in zip(stage._fields, stage, strict=True):
+                arrays |= {f"{name}.{key}": t.detach().cpu().numpy() for key, t in network.state_dict().items()}
+        if self.normal is not None and self.codec is not None:
+            arrays |= {"normal.mean": self.normal.mean, "normal.covariance": self.normal.covariance}
+            arrays |= self.codec.tensors()
+        return arrays
+
+    @classmethod
+    def from_tensors(
+        cls, arrays: dict[str, Array], columns: list[Column], settings: Settings, header: Header, device: torch.device
+    ) -> MaskedModel:
+        """Undo `tensors`."""
+        model = cls(settings, columns, TableGrid.from_tensors(arrays), (arrays["box"][0], arrays["box"][1]))
+        model.weights, model.means = arrays["blend"], arrays["means"]
+        if "normal.mean" in arrays:
+            model.normal = NormalModel(arrays["normal.mean"], arrays["normal.covariance"])
+            model.codec = TableCodec.from_tensors(columns, arrays, max_places=NORMAL_LEVELS)
+        if header["n_stages"]:
+            stage = model._networks()
+            for name, network in zip(stage._fields, stage, strict=True):
+                own = {key: array for key, array in arrays.items() if key.startswith(f"{name}.")}
+                network.load_state_dict({k.removeprefix(f"{name}."): torch.from_numpy(a) for k, a in own.items()})
+                network.to(device).eval()
+            model.stages = [stage]
+        return model
+
+
+def _shares(mapper: MaskedMapper, units: Tensor, seen: Tensor) -> Tensor:
+    """Return the share of each point among a column's observed cells, none of them nothing."""
+    below, share = mapper.targets(units)
+    counts = torch.zeros(mapper.n_points, mapper.n_columns)
+    counts.scatter_add_(0, below, torch.where(seen, 1 - share, 0.0))
+    counts.scatter_add_(0, (below + 1).clamp(max=mapper.n_points - 1), torch.where(seen, share, 0.0))
+    return ((counts + 0.5) / (counts + 0.5).sum(0)).T

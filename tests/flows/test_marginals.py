@@ -1,0 +1,185 @@
+"""The distribution of a single cell: a density, its cumulative function, and the way back."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from mcflow.flows.marginals import FARTHEST, LEAST_DENSITY, PointMarginals
+
+#: A continuous column with all points, one with padding, a discrete one with padding.
+POINTS = torch.tensor([[-2.0, -1.0, 0.5, 0.75, 3.0], [0.0, 1.0, 5.0, 5.0, 5.0], [0.0, 1.0, 2.0, 2.0, 2.0]])
+N_POINTS = torch.tensor([5, 3, 3])
+DISCRETE = torch.tensor([False, False, True])
+
+
+@pytest.fixture
+def marginals() -> PointMarginals:
+    return PointMarginals(POINTS, N_POINTS, DISCRETE)
+
+
+@pytest.fixture
+def p() -> Tensor:
+    return torch.tensor([[[0.1, 0.2, 0.4, 0.2, 0.1], [0.5, 0.2, 0.3, 0.0, 0.0], [0.2, 0.7, 0.1, 0.0, 0.0]]])
+
+
+def along(marginals: PointMarginals, p: Tensor, column: int, n_cells: int = 20_001) -> tuple[Tensor, Tensor]:
+    """Return cells from the first to the last point of a column, and their densities, in float64."""
+    cells = torch.linspace(POINTS[column, 0], POINTS[column, -1], n_cells, dtype=torch.float64)
+    units = torch.zeros(n_cells, 3, dtype=torch.float64)
+    units[:, column] = cells
+    density = marginals.double().log_density(units, p.double().expand(n_cells, -1, -1)).exp()
+    return units, density[:, column]
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_density_of_a_continuous_column_integrates_to_one(marginals, p, column) -> None:
+    units, density = along(marginals, p, column)
+    assert float(torch.trapezoid(density, units[:, column])) == pytest.approx(1, abs=1e-6)
+
+
+def test_density_at_the_points_is_the_height_of_their_hats(marginals, p) -> None:
+    units = torch.zeros(5, 3)
+    units[:, 0] = POINTS[0]
+    heights = marginals.log_density(units, p.expand(5, -1, -1))[:, 0].exp()
+    expected = [2 * 0.1 / 1, 2 * 0.2 / 2.5, 2 * 0.4 / 1.75, 2 * 0.2 / 2.5, 2 * 0.1 / 2.25]
+    assert heights.tolist() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_scores_of_a_continuous_column_are_the_integral_of_its_density(marginals, p, column) -> None:
+    units, density = along(marginals, p, column)
+    below = torch.cumulative_trapezoid(density, units[:, column])
+    uniforms = torch.zeros_like(units)
+    scores, log_slope = marginals.scores(units, p.double().expand(len(units), -1, -1), uniforms)
+    torch.testing.assert_close(torch.special.ndtr(scores[1:, column]), below, atol=1e-6, rtol=0)
+    normal = -0.5 * (scores[:, column].square() + math.log(2 * math.pi))
+    torch.testing.assert_close(log_slope[:, column] + normal, density.log())
+
+
+def test_slope_is_the_derivative_of_the_scores_in_a_continuous_column(marginals, p) -> None:
+    units = torch.tensor([[-1.7, 2.0, 1.0], [0.6, 4.4, 1.0]], dtype=torch.float64, requires_grad=True)
+    scores, log_slope = marginals.double().scores(units, p.double().expand(2, -1, -1), torch.rand(2, 3).double())
+    (slope,) = torch.autograd.grad(scores[:, :2].sum(), units)
+    torch.testing.assert_close(slope[:, :2].log(), log_slope[:, :2])
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.float64, 1e-12)])
+def test_round_trip_returns_the_units(generator, dtype, tolerance) -> None:
+    points = torch.rand(4, 12, generator=generator).cumsum(1)
+    discrete = torch.tensor([False, False, True, False])
+    marginals = PointMarginals(points, torch.full((4,), 12), discrete).to(dtype)
+    p = torch.randn(500, 4, 12, generator=generator).softmax(-1).to(dtype)
+    share, uniforms = torch.rand(2, 500, 4, generator=generator).to(dtype)
+    units = marginals.points[:, 0] + share * (marginals.points[:, -1] - marginals.points[:, 0])
+    units[:, 2] = marginals.points[2, (share[:, 2] * 12).long()]
+    back = marginals.units_at(marginals.scores(units, p, uniforms)[0], p)
+    torch.testing.assert_close(back[:, ~discrete], units[:, ~discrete], atol=tolerance, rtol=0)
+    # a score at the very edge of an atom may round into its neighbour, so the uniform numbers keep off it
+    inner = (uniforms[:, 2] > 1e-3) & (uniforms[:, 2] < 1 - 1e-3)
+    assert torch.equal(back[inner, 2], units[inner, 2])
+
+
+def test_scores_of_both_tails_are_mirror_images_in_float32() -> None:
+    points = torch.tensor([[-1.0, 0.0, 1.0]])
+    marginals = PointMarginals(points, torch.tensor([3]), torch.tensor([False]))
+    cells = torch.tensor([[1e-4], [1e-3], [0.3]])
+    p = torch.tensor([[[0.05, 0.9, 0.05]]]).expand(3, -1, -1)
+    low, _ = marginals.scores(cells - 1, p, torch.zeros(3, 1))
+    high, _ = marginals.scores(1 - cells, p, torch.zeros(3, 1))
+    torch.testing.assert_close(low, -high, atol=2e-4, rtol=0)
+    exact = 0.1 * cells.double() + 0.8 * cells.double().square() / 2
+    torch.testing.assert_close(low.double(), torch.special.ndtri(exact), atol=1e-3, rtol=0)
+
+
+def test_atoms_are_drawn_as_often_as_their_masses_say(marginals, p, generator) -> None:
+    n_draws = 100_000
+    scores = torch.randn(n_draws, 3, generator=generator)
+    drawn = marginals.units_at(scores, p.expand(n_draws, -1, -1))
+    counts = torch.bincount(drawn[:, 2].long(), minlength=3) / n_draws
+    torch.testing.assert_close(counts, torch.tensor([0.2, 0.7, 0.1]), atol=0.01, rtol=0)
+    assert set(drawn[:, 2].tolist()) == {0.0, 1.0, 2.0}
+
+
+def test_draws_of_a_continuous_column_have_its_mean(marginals, p, generator) -> None:
+    scores = torch.randn(200_000, 3, generator=generator)
+    drawn = marginals.units_at(scores, p.expand(len(scores), -1, -1))
+    assert drawn[:, 1].min() >= 0
+    assert drawn[:, 1].max() <= 5
+    # the mean of a hat is the mean of its three corners, and of a half hat a third of the way in
+    centres = torch.tensor([1 / 3, 2.0, 5 - 4 / 3])
+    assert float(drawn[:, 1].mean()) == pytest.approx(float(p[0, 1, :3] @ centres), abs=0.02)
+
+
+def test_atoms_have_their_mass_and_spread_it_by_the_uniform_numbers(marginals, p) -> None:
+    units = torch.tensor([[0.0, 0.0, 1.0]]).expand(3, -1)
+    p = p.expand(3, -1, -1)
+    uniforms = torch.tensor([0.0, 0.5, 1.0])[:, None].expand(-1, 3)
+    scores, log_slope = marginals.scores(units, p, uniforms)
+    torch.testing.assert_close(torch.special.ndtr(scores[:, 2]), torch.tensor([0.2, 0.55, 0.9]))
+    log_normal = -0.5 * (scores[:, 2].square() + math.log(2 * math.pi))
+    torch.testing.assert_close((log_slope[:, 2] + log_normal).exp(), torch.full((3,), 0.7))
+    torch.testing.assert_close(marginals.log_density(units, p)[:, 2].exp(), torch.full((3,), 0.7))
+
+
+def test_atom_of_no_mass_is_never_drawn(generator) -> None:
+    marginals = PointMarginals(torch.arange(4.0)[None], torch.tensor([4]), torch.tensor([True]))
+    p = torch.tensor([[[0.0, 0.5, 0.0, 0.5]]]).expand(10_000, -1, -1)
+    drawn = marginals.units_at(torch.randn(10_000, 1, generator=generator) * 3, p)
+    assert set(drawn[:, 0].tolist()) == {1.0, 3.0}
+
+
+def test_padding_when_it_is_cut_off_changes_nothing(marginals, p, generator) -> None:
+    alone = PointMarginals(POINTS[1:2, :3], N_POINTS[1:2], DISCRETE[1:2])
+    units = 5 * torch.rand(50, 1, generator=generator)
+    scores, log_slope = alone.scores(units, p[:, 1:2, :3].expand(50, -1, -1), units)
+    wide = torch.cat([torch.zeros(50, 1), units, torch.zeros(50, 1)], 1)
+    torch.testing.assert_close(marginals.scores(wide, p.expand(50, -1, -1), wide)[0][:, 1:2], scores)
+    torch.testing.assert_close(marginals.scores(wide, p.expand(50, -1, -1), wide)[1][:, 1:2], log_slope)
+    noisy = p.clone()
+    noisy[:, 1:, 3:] = 7.0
+    torch.testing.assert_close(marginals.scores(wide, noisy.expand(50, -1, -1), wide)[0][:, 1:2], scores)
+
+
+def test_cells_beyond_the_points_have_the_least_density_and_end_at_the_farthest_score(marginals, p) -> None:
+    units = torch.tensor([[-9.0, 99.0, 1.4], [-2.0, 5.0, 99.0]])
+    p = p.expand(2, -1, -1)
+    log_density = marginals.log_density(units, p)
+    assert log_density[0, :2].exp().tolist() == pytest.approx([LEAST_DENSITY] * 2, rel=1e-4)
+    assert log_density[1].exp().tolist() == pytest.approx([0.2, 2 * 0.3 / 4, 0.1], rel=1e-4)
+    scores, _ = marginals.scores(units, p, torch.ones(2, 3))
+    assert scores[:, 0].tolist() == pytest.approx([-FARTHEST] * 2, abs=1e-3)
+    assert scores[:, 1].tolist() == pytest.approx([FARTHEST] * 2, abs=1e-3)
+    assert float(scores[0, 2]) == pytest.approx(float(torch.special.ndtri(torch.tensor(0.9))), abs=1e-4)
+
+
+def test_column_with_one_point_is_an_atom() -> None:
+    marginals = PointMarginals(torch.tensor([[4.0]]), torch.tensor([1]), torch.tensor([False]))
+    p = torch.ones(2, 1, 1)
+    units = torch.full((2, 1), 4.0)
+    assert torch.equal(marginals.log_density(units, p), torch.zeros(2, 1))
+    assert torch.equal(marginals.units_at(torch.tensor([[-2.0], [3.0]]), p), units)
+
+
+def test_gradients_are_finite_at_points_ends_and_masses_of_zero(marginals) -> None:
+    units = torch.cat([POINTS.T, torch.tensor([[-9.0, 9.0, 9.0]])]).requires_grad_()
+    logits = torch.full((6, 3, 5), -200.0)
+    logits[:, :, 0] = 0.0
+    logits[:, 1:, 3:] = -1e4
+    logits.requires_grad_()
+    scores, log_slope = marginals.scores(units, logits.softmax(-1), torch.linspace(0, 1, 18).reshape(6, 3))
+    assert scores.isfinite().all()
+    assert log_slope.isfinite().all()
+    (scores.square().sum() + log_slope.sum()).backward()
+    assert units.grad.isfinite().all()
+    assert logits.grad.isfinite().all()
+
+
+def test_units_are_finite_for_scores_far_out(marginals, p) -> None:
+    scores = torch.tensor([[-40.0] * 3, [40.0] * 3, [0.0] * 3])
+    drawn = marginals.units_at(scores, p.expand(3, -1, -1))
+    torch.testing.assert_close(drawn[:2], torch.stack([POINTS[:, 0], POINTS[:, -1]]))
+    assert drawn.isfinite().all()

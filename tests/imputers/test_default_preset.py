@@ -1,0 +1,486 @@
+"""The default preset: how well it fills, what it bears, how long it takes, and where it begins."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from mcflow import MCFlowImputer, load
+from mcflow.baselines.em import NormalImputer
+from mcflow.config import PRESETS, LatentConfig, Settings, TrainConfig
+from mcflow.data.grids import MAX_PLACES
+from mcflow.errors import McflowWarning, ParameterError
+from mcflow.imputers.masked_model import MaskedModel
+from mcflow.imputers.model import FlowModel
+from mcflow.training.hidden import HiddenTrainer
+
+#: Settings of one's own, small enough to be quick.
+SMALL = replace(
+    PRESETS["default"],
+    latent=LatentConfig(masked=True, width=16, n_members=2, n_knots=6, n_points=10),
+    train=replace(PRESETS["default"].train, max_epochs=3),
+)
+
+
+def small(**parameters) -> MCFlowImputer:
+    return MCFlowImputer(**{"preset": SMALL, "random_state": 0} | parameters)
+
+
+def error_of(filled: np.ndarray, rows: np.ndarray, holes: np.ndarray) -> float:
+    """Return the root of the mean squared error over the holes, in standard deviations of the columns."""
+    return float(np.sqrt((((filled - rows) / rows.std(axis=0))[holes] ** 2).mean()))
+
+
+# --- what it is
+
+
+def test_imputer_without_a_parameter_has_the_mask_aware_model(table) -> None:
+    imputer = MCFlowImputer(max_epochs=1, random_state=0).fit(table)
+    assert isinstance(imputer.model_, MaskedModel)
+    assert imputer.settings_.latent.masked
+    assert isinstance(MCFlowImputer(preset="paper", max_epochs=1).fit(table).model_, FlowModel)
+
+
+def test_settings_after_a_fit_have_no_size_left_open(table) -> None:
+    imputer = MCFlowImputer(max_epochs=1, random_state=0).fit(table)
+    latent = imputer.settings_.latent
+    assert min(latent.width, latent.n_members, latent.n_knots, latent.n_points) > 0
+
+
+def test_observed_cells_keep_their_bits_on_every_scale() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(80, 4)) * [1e-9, 1.0, 1e9, 1e-200] + [0, 1e6, 0, 0]
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    filled = small().fit_transform(rows)
+    seen = ~np.isnan(rows)
+    assert filled[seen].tobytes() == rows[seen].tobytes()
+    assert np.isfinite(filled).all()
+
+
+def test_answer_of_a_row_does_not_depend_on_the_others(table) -> None:
+    imputer = small().fit(table)
+    whole = imputer.transform(table)
+    alone = np.vstack([imputer.transform(row[None]) for row in table[:60]])
+    np.testing.assert_allclose(alone, whole[:60], rtol=0, atol=1e-5)
+
+
+# --- how well it fills
+
+
+def nonlinear(n_rows: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2, 2, n_rows)
+    rows = np.column_stack([x, x**2, np.sin(2 * x), np.abs(x) - x**3 / 4]) + 0.05 * rng.normal(size=(n_rows, 4))
+    return rows, rng.random(rows.shape) < 0.2
+
+
+def gaussian(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(100, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(100, 6))
+    return rows, rng.random(rows.shape) < 0.2
+
+
+def test_curved_table_is_filled_much_better_than_by_means_or_a_line() -> None:
+    rows, holes = nonlinear()
+    holed = np.where(holes, np.nan, rows)
+    imputer = MCFlowImputer(max_epochs=60, random_state=0).fit(holed)
+    error = error_of(imputer.transform(holed), rows, holes)
+    mean = error_of(np.where(holes, np.nanmean(holed, axis=0), rows), rows, holes)
+    line = error_of(NormalImputer().fit_transform(holed), rows, holes)
+    assert error < 0.5 * mean
+    assert error < 0.8 * line
+
+
+def test_new_rows_of_a_curved_table_are_filled_as_well() -> None:
+    rows, holes = nonlinear(900)
+    holed = np.where(holes, np.nan, rows)
+    imputer = MCFlowImputer(max_epochs=60, random_state=0).fit(holed[:600])
+    new = slice(600, None)
+    error = error_of(imputer.transform(holed[new]), rows[new], holes[new])
+    mean = error_of(np.where(holes, np.nanmean(holed, axis=0), rows)[new], rows[new], holes[new])
+    assert error < 0.5 * mean
+
+
+def test_small_normal_table_is_filled_nearly_as_well_as_by_the_normal_distribution() -> None:
+    """100 rows of which a normal distribution is the truth: the maximum likelihood estimate is hard to beat."""
+    ours, best = [], []
+    for seed in range(3):
+        rows, holes = gaussian(seed)
+        holed = np.where(holes, np.nan, rows)
+        ours.append(error_of(MCFlowImputer(max_epochs=30, random_state=0).fit_transform(holed), rows, holes))
+        best.append(error_of(NormalImputer().fit_transform(holed), rows, holes))
+    assert np.mean(ours) <= 1.05 * np.mean(best)
+
+
+def test_levels_that_a_number_decides_are_filled_right() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 600)
+    full = pd.DataFrame({"x": x, "town": np.where(np.abs(x) < 0.5, "in", np.where(x > 0, "east", "west"))})
+    holes = rng.random(600) < 0.2
+    filled = MCFlowImputer(max_epochs=40, random_state=0).fit_transform(
+        full.assign(town=full["town"].mask(pd.Series(holes)))
+    )
+    assert (filled["town"] == full["town"])[holes].mean() > 0.9
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_columns_of_pure_noise_are_filled_no_worse_than_by_their_means(seed) -> None:
+    """The column mean is among what is blended, so a network that has learned nothing does no harm."""
+    rng = np.random.default_rng(seed)
+    rows = np.column_stack([rng.normal(size=500), rng.exponential(size=500), rng.random(500)])
+    holes = rng.random(rows.shape) < 0.2
+    holed = np.where(holes, np.nan, rows)
+    imputer = MCFlowImputer(max_epochs=40, learning_rate=0.01, random_state=0).fit(holed)
+    mean = np.where(holes, np.nanmean(holed, axis=0), rows)
+    filled = imputer.transform(holed)
+    for k in range(3):
+        here = holes & (np.arange(3) == k)
+        assert error_of(filled, rows, here) < 1.03 * error_of(mean, rows, here)
+
+
+def test_noise_beside_what_can_be_learned_spoils_neither() -> None:
+    rng = np.random.default_rng(0)
+    rows, holes = nonlinear(500)
+    rows, holes = np.column_stack([rows, rng.normal(size=500)]), np.column_stack([holes, rng.random(500) < 0.2])
+    holed = np.where(holes, np.nan, rows)
+    filled = MCFlowImputer(max_epochs=40, random_state=0).fit_transform(holed)
+    mean = np.where(holes, np.nanmean(holed, axis=0), rows)
+    is_noise = np.arange(5) == 4
+    assert error_of(filled, rows, holes & is_noise) < 1.03 * error_of(mean, rows, holes & is_noise)
+    assert error_of(filled, rows, holes & ~is_noise) < 0.5 * error_of(mean, rows, holes & ~is_noise)
+
+
+def test_blend_weighs_four_estimates_and_its_means_are_those_of_the_columns(table) -> None:
+    model = small().fit(table).model_
+    assert model.weights.shape == (4, 4)
+    assert (model.weights >= 0).all()
+    np.testing.assert_allclose(model.weights.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(model.grid.numbers(model.means[None])[0], np.nanmean(table, axis=0), rtol=1e-9)
+
+
+def test_fill_is_the_blend_of_its_four_estimates(table) -> None:
+    """With all the weight on one of them, the fill is that one: the third is the mean, the fourth the normal's."""
+    imputer = small(bounds=dict.fromkeys(range(4), (None, None))).fit(table)
+    model, holes = imputer.model_, np.isnan(table)
+    parts = []
+    weights = model.weights
+    for k in range(4):
+        model.weights = np.tile(np.eye(4)[k], (4, 1))
+        parts.append(imputer.transform(table)[holes])
+    model.weights = weights
+    columns = holes.nonzero()[1]
+    np.testing.assert_allclose(parts[2], np.nanmean(table, axis=0)[columns], rtol=1e-9)
+    normal = model.codec.decode(model.normal.conditional(model.codec.encode(table)))[holes]
+    np.testing.assert_allclose(parts[3], normal, rtol=1e-9, atol=1e-12)
+    blended = sum(weights[columns, k] * part for k, part in enumerate(parts))
+    np.testing.assert_allclose(imputer.transform(table)[holes], blended, rtol=1e-6, atol=1e-9)
+
+
+def test_more_levels_than_places_have_chances_that_go_by_how_often_they_were_seen() -> None:
+    rng = np.random.default_rng(0)
+    counts = np.r_[np.full(MAX_PLACES, 4), np.full(10, 2), np.full(10, 1)]
+    town = pd.Series(rng.permutation(np.repeat([f"t{k:03}" for k in range(len(counts))], counts)), dtype="category")
+    frame = pd.DataFrame({"x": rng.normal(size=len(town)), "town": town})
+    frame.loc[::10, "town"] = None
+    seen = frame["town"].value_counts()
+    imputer = small(max_epochs=1).fit(frame)
+    chances = imputer.predict_proba(frame[frame["town"].isna()])["town"]
+    np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-6)
+    # The commonest have a place of their own; those of the last place split it by their counts.
+    (last,) = [k for k, places in enumerate(imputer.model_.grid.places) if places is not None]
+    places = imputer.model_.grid.places[last]
+    levels = list(imputer.model_.columns[last].levels)
+    together = [levels[k] for k in np.flatnonzero(places == MAX_PLACES - 1)]
+    assert len(together) == len(levels) - MAX_PLACES + 1
+    split = chances[together].to_numpy()
+    wanted = seen[together].to_numpy() / seen[together].sum()
+    np.testing.assert_allclose(split / split.sum(axis=1, keepdims=True), np.tile(wanted, (len(split), 1)), atol=1e-6)
+    filled = imputer.transform(frame)
+    assert filled["town"].notna().all()
+
+
+# --- what it bears
+
+
+def wild_tables() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(60, 4))
+    base[:, 1] += base[:, 0]
+    holes = rng.random(base.shape) < 0.2
+    holes[:4] = False
+    holed = np.where(holes, np.nan, base)
+    outliers, nearly, single, empty, wide = holed.copy(), holed.copy(), holed.copy(), holed.copy(), None
+    outliers[0], outliers[1, 2] = 1e6, -1e6
+    nearly[:, 1] = np.where(np.isnan(nearly[:, 1]), np.nan, 5.0)
+    nearly[3, 1] = 5.0 + 1e-9
+    single[:, 1] = np.nan
+    single[0, 1] = 3.0
+    empty[10:20] = np.nan
+    wide = rng.normal(size=(50, 300))
+    wide[rng.random(wide.shape) < 0.2] = np.nan
+    return {
+        "outliers of a million times the spread": outliers,
+        "a column that is nearly constant": nearly,
+        "a column with one observed value": single,
+        "rows without an observed cell": empty,
+        "scales from 1e-9 to 1e9": holed * [1e-9, 1e9, 1.0, 1e-9],
+        "far from zero": holed + 1e12,
+        "one column": holed[:, :1],
+        "two rows": np.array([[1.0, 2.5, 0.1], [3.0, np.nan, 0.7]]),
+        "three rows of one column": np.array([[1.0], [2.5], [np.nan]]),
+        "two rows without a hole": np.array([[1.0, 2.5], [3.0, 4.5]]),
+        "more columns than rows": wide,
+        "two equal columns": np.column_stack([holed[:, 0], holed[:, 0], holed[:, 2]]),
+        "a column of zeros and ones": np.column_stack([holed, np.where(holes[:, 0], np.nan, base[:, 0] > 0)]),
+    }
+
+
+@pytest.mark.parametrize("case", wild_tables())
+def test_table_is_filled_within_its_bounds_when_it_has(case) -> None:
+    rows = wild_tables()[case]
+    imputer = small() if case == "more columns than rows" else MCFlowImputer(max_epochs=2, random_state=0)
+    filled = imputer.fit_transform(rows)
+    assert filled.shape == rows.shape
+    assert np.isfinite(filled).all()
+    seen = ~np.isnan(rows)
+    assert filled[seen].tobytes() == rows[seen].tobytes()
+    assert (filled >= np.nanmin(rows, axis=0)).all()
+    assert (filled <= np.nanmax(rows, axis=0)).all()
+    blank = imputer.transform(np.full((2, rows.shape[1]), np.nan))
+    assert np.isfinite(blank).all()
+    span = np.nanmax(rows, axis=0) - np.nanmin(rows, axis=0)
+    assert (np.abs(blank[0] - blank[1]) <= 1e-6 * span).all()
+    assert np.isfinite(imputer.score_samples(rows)).all()
+    assert np.isfinite(imputer.sample(5, random_state=0)).all()
+
+
+def test_outliers_do_not_spoil_the_other_cells() -> None:
+    rows, holes = nonlinear(400)
+    rows[:3, 0], holes[:3] = 1e6, False
+    holed = np.where(holes, np.nan, rows)
+    filled = MCFlowImputer(max_epochs=40, random_state=0).fit_transform(holed)
+    holes[:, 0] = False
+    mean = np.where(holes, np.nanmean(holed, axis=0), rows)
+    assert error_of(filled, rows, holes) < 0.7 * error_of(mean, rows, holes)
+
+
+def test_bounds_hold_for_fills_and_samples(table) -> None:
+    bounds = {0: (-10, 10), 2: (0, None)}
+    imputer = small(bounds=bounds).fit(table)
+    for found in (imputer.transform(table), imputer.sample(200, random_state=0)):
+        assert ((found[:, 0] >= -10) & (found[:, 0] <= 10)).all()
+        assert (found[:, 2] >= 0).all()
+
+
+@pytest.mark.parametrize("loss", [np.nan, np.inf])
+def test_fit_that_diverges_once_warns_and_fills(table, monkeypatch, loss) -> None:
+    step, calls = HiddenTrainer._step, []
+
+    def failing(self: HiddenTrainer, batch: object) -> object:
+        calls.append(self.rate)
+        found = step(self, batch)
+        return found * loss if len(calls) == 2 else found
+
+    monkeypatch.setattr(HiddenTrainer, "_step", failing)
+    imputer = small()
+    with pytest.warns(McflowWarning, match="begins anew with a rate of 0.0005"):
+        filled = imputer.fit_transform(table)
+    assert np.isfinite(filled).all()
+    assert calls[-1] == pytest.approx(calls[0] / 4)
+    assert imputer.n_epochs_ == 3
+
+
+def test_fit_that_diverges_shows_its_progress_all_the_same(table, monkeypatch, capsys) -> None:
+    learn, calls = HiddenTrainer._learn, []
+
+    def failing(self: HiddenTrainer) -> float:
+        calls.append(1)
+        return float("nan") if len(calls) == 1 else learn(self)
+
+    monkeypatch.setattr(HiddenTrainer, "_learn", failing)
+    with pytest.warns(McflowWarning, match="anew"):
+        small(verbose=True).fit(table)
+    assert "trained 3 epochs" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::mcflow.errors.McflowWarning")
+def test_largest_rate_of_learning_gives_finite_fills(table) -> None:
+    filled = small(learning_rate=1.0, max_epochs=10).fit_transform(table)
+    assert np.isfinite(filled).all()
+    assert (filled >= np.nanmin(table, axis=0)).all()
+    assert (filled <= np.nanmax(table, axis=0)).all()
+
+
+# --- how long it takes
+
+
+def test_fit_ends_when_its_time_is_up_and_is_a_finished_one() -> None:
+    """Without the limit this fit would take many minutes."""
+    rows, holes = nonlinear(4000)
+    holed = np.where(holes, np.nan, rows)
+    imputer = MCFlowImputer(max_epochs=100_000, max_time=4.0, random_state=0)
+    start = time.perf_counter()
+    imputer.fit(holed)
+    assert time.perf_counter() - start < 4 + 10
+    assert imputer.history_.ending in ("max_time", "held_out")
+    mean = np.where(holes, np.nanmean(holed, axis=0), rows)
+    assert error_of(imputer.transform(holed), rows, holes) < 0.8 * error_of(mean, rows, holes)
+
+
+def test_time_limit_is_kept_by_the_paper_s_preset_too(table) -> None:
+    start = time.perf_counter()
+    imputer = MCFlowImputer(preset="paper", max_epochs=100_000, max_time=1.0, tolerance=0, random_state=0).fit(table)
+    assert time.perf_counter() - start < 1 + 10
+    assert imputer.history_.ending == "max_time"
+    assert np.isfinite(imputer.transform(table)).all()
+
+
+def test_time_limit_that_no_epoch_fits_in_gives_a_model_all_the_same(table) -> None:
+    imputer = small(max_time=1e-6).fit(table)
+    assert np.isfinite(imputer.transform(table)).all()
+    assert np.isfinite(imputer.score_samples(table)).all()
+
+
+# --- where it begins
+
+
+def first_loss(imputer: MCFlowImputer) -> float:
+    return float(imputer.history_.epochs[0].latent_loss)
+
+
+def test_warm_start_goes_on_from_what_was_learned() -> None:
+    rows, holes = nonlinear(400)
+    holed = np.where(holes, np.nan, rows)
+    warm = small(warm_start=True, max_epochs=60).fit(holed[:200])
+    cold, last = first_loss(warm), warm.history_.epochs[-1].latent_loss
+    warm.fit(holed)
+    assert first_loss(small().fit(holed)) == pytest.approx(cold, rel=0.2), "that is where others begin"
+    assert first_loss(warm) < cold - 0.5 * (cold - last)
+
+
+def test_warm_start_on_other_columns_begins_anew(table) -> None:
+    warm = small(warm_start=True).fit(table[:, :3])
+    warm.fit(table)
+    np.testing.assert_array_equal(warm.transform(table), small().fit(table).transform(table))
+
+
+def test_first_fit_with_warm_start_is_like_any_other(table) -> None:
+    one, two = (small(warm_start=given).fit_transform(table) for given in (True, False))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_fit_without_warm_start_forgets_what_was_learned(table) -> None:
+    imputer = small().fit(table)
+    first = imputer.transform(table)
+    np.testing.assert_array_equal(imputer.fit(table).transform(table), first)
+
+
+def test_warm_start_of_a_loaded_model_goes_on(tmp_path) -> None:
+    rows, holes = nonlinear(200)
+    holed = np.where(holes, np.nan, rows)
+    small(warm_start=True, max_epochs=60).fit(holed).save(tmp_path / "m.mcflow")
+    loaded = load(tmp_path / "m.mcflow")
+    assert loaded.warm_start
+    loaded.fit(holed)
+    assert first_loss(loaded) < first_loss(small().fit(holed)) - 0.2
+
+
+def test_warm_start_of_the_paper_s_preset_is_refused_and_the_earlier_fit_stays(table) -> None:
+    with pytest.raises(ParameterError, match="warm_start=True needs preset='default'"):
+        MCFlowImputer(preset="paper", warm_start=True, max_epochs=1).fit(table)
+    imputer = small().fit(table)
+    before = imputer.transform(table)
+    with pytest.raises(ParameterError):
+        imputer.set_params(preset="paper", warm_start=True).fit(table)
+    np.testing.assert_array_equal(imputer.transform(table), before)
+
+
+# --- parameters of the other preset
+
+
+@pytest.mark.parametrize("given", [{"scaling": "auto"}, {"likelihood_weight": 0.1}, {"tolerance": 0.01}])
+def test_parameter_that_only_the_paper_s_preset_uses_is_said_to_have_no_effect(table, given) -> None:
+    plain = small().fit_transform(table)
+    with pytest.warns(
+        McflowWarning, match=rf"^{next(iter(given))} has no effect with this preset; preset='paper' uses"
+    ):
+        filled = small(**given).fit_transform(table)
+    np.testing.assert_array_equal(filled, plain)
+
+
+def test_parameters_of_the_paper_s_preset_are_no_news_to_it(table) -> None:
+    imputer = MCFlowImputer(preset="paper", max_epochs=1, scaling="auto", likelihood_weight=0.1, tolerance=0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        imputer.fit(table)
+
+
+# --- settings of one's own
+
+
+def test_settings_as_preset_are_used_and_overridden_by_parameters(table) -> None:
+    imputer = small(max_epochs=2, n_couplings=2).fit(table)
+    latent = imputer.settings_.latent
+    assert (latent.width, latent.n_members, latent.n_knots, latent.n_points) == (16, 2, 6, 10)
+    assert (imputer.settings_.train.max_epochs, imputer.settings_.flow.n_couplings) == (2, 2)
+    assert imputer.n_epochs_ == 2
+    assert SMALL.train.max_epochs == 3
+
+
+def test_settings_as_preset_survive_clone_and_file(table, tmp_path) -> None:
+    imputer = small(kinds={0: "continuous"})
+    copied = clone(imputer)
+    assert copied.get_params()["preset"] == SMALL
+    filled = imputer.fit_transform(table)
+    np.testing.assert_array_equal(copied.fit_transform(table), filled)
+    imputer.save(tmp_path / "m.mcflow")
+    loaded = load(tmp_path / "m.mcflow")
+    assert loaded.preset == SMALL
+    assert loaded.settings_ == imputer.settings_
+    np.testing.assert_array_equal(loaded.transform(table), filled)
+    np.testing.assert_array_equal(loaded.score_samples(table), imputer.score_samples(table))
+    np.testing.assert_array_equal(clone(loaded).fit_transform(table), filled)
+
+
+def test_settings_of_the_paper_s_kind_make_the_paper_s_model(table) -> None:
+    own = Settings(train=TrainConfig(max_epochs=2))
+    imputer = MCFlowImputer(preset=own, random_state=0).fit(table)
+    assert isinstance(imputer.model_, FlowModel)
+    named = MCFlowImputer(preset="paper", max_epochs=2, random_state=0).fit(table)
+    np.testing.assert_array_equal(imputer.transform(table), named.transform(table))
+
+
+def test_paper_s_schedule_without_refills_keeps_one_stage(table) -> None:
+    own = Settings(train=TrainConfig(max_epochs=5, refills=False))
+    assert len(MCFlowImputer(preset=own, random_state=0).fit(table).stages_) == 1
+    assert len(MCFlowImputer(preset="paper", max_epochs=5, random_state=0).fit(table).stages_) == 4
+
+
+CHANGES: dict[str, Callable[[Settings], Settings]] = {
+    "reads no mask": lambda s: replace(s, latent=replace(s.latent, reads_mask=False)),
+    "reads numbers as they are": lambda s: replace(s, latent=replace(s.latent, n_knots=0)),
+    "learns the cells that are shown": lambda s: replace(s, train=replace(s.train, hide_share=0.0)),
+    "has no block": lambda s: replace(s, latent=replace(s.latent, n_blocks=0)),
+    "has no coupling": lambda s: replace(s, flow=replace(s.flow, n_couplings=0)),
+    "holds no cell out": lambda s: replace(s, train=replace(s.train, held_share=0.0)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_variant_fills_otherwise_and_survives_its_file_when_it(change, table, tmp_path) -> None:
+    imputer = small(preset=CHANGES[change](SMALL)).fit(table)
+    filled = imputer.transform(table)
+    assert np.isfinite(filled).all()
+    plain = small().fit(table)
+    same = change == "has no coupling"  # then the fills are the same, and the density is another
+    assert (filled == plain.transform(table)).all() == same
+    assert (imputer.score_samples(table) != plain.score_samples(table)).any()
+    imputer.save(tmp_path / "m.mcflow")
+    np.testing.assert_array_equal(load(tmp_path / "m.mcflow").transform(table), filled)

@@ -10,7 +10,7 @@ export MCFLOW_DATA ?=
 BENCH_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format speed bench bench-quick docs clean
+.PHONY: help setup demo test test-slow lint format speed bench bench-quick ablation docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -62,12 +62,18 @@ speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and docs/p
 	$(BIN)/python speed/epoch.py
 	$(BIN)/python speed/letter.py || test -z "$(MCFLOW_DATA)"
 	$(BIN)/python speed/adult.py || test -z "$(MCFLOW_DATA)"
+	$(BIN)/python speed/matmul.py
+	$(BIN)/python speed/growth.py
+	$(BIN)/python speed/million.py
 
 bench: $(STAMP)-bench ## measure the paper's Table 1 into benchmarks/results and README.md; stop and resume at will
 	$(BIN)/mcflow benchmark tables --output benchmarks/results --readme README.md $(BENCH_FLAGS)
 
 bench-quick: $(STAMP)-bench ## a look at all methods in minutes, into build/bench-quick
 	$(BIN)/mcflow benchmark tables --quick --output build/bench-quick $(BENCH_FLAGS)
+
+ablation: $(STAMP)-core ## measure what each ingredient is worth into benchmarks/ablation and docs/ablation.md
+	$(BIN)/mcflow benchmark ablation --output benchmarks/ablation --page docs/ablation.md $(BENCH_FLAGS)
 
 docs: $(STAMP)-docs ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
+from mcflow import MCFlowImputer
 from mcflow.benchmarks.methods import MethodSpec, split_list
 from mcflow.benchmarks.methods import main as check_methods
 from mcflow.benchmarks.protocol import draw_scores, point_scores, split_table
@@ -200,6 +201,12 @@ def test_suites_name_what_exists(name) -> None:
     assert {setting.table for setting in suite.settings} <= set(suite.tables)
     for cell in suite.cells(find):
         MethodSpec.parse(cell.task.method).build(0, 2)
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_suites_measure_both_presets(name) -> None:
+    made = [MethodSpec.parse(method).build(0, 2) for method in SUITES[name].methods]
+    assert {imputer.preset for imputer in made if isinstance(imputer, MCFlowImputer)} == {"default", "paper"}
 
 
 def test_threads_of_a_cell_become_jobs_unless_these_were_given(monkeypatch) -> None:

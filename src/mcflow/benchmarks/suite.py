@@ -259,10 +259,14 @@ PAPER = Suite(
         "autoencoder",
         "gain",
         "mcflow:paper(max_epochs=64)",
+        "mcflow",
         "boosted",
         "missforest",
     ),
     settings=(
+        Setting("letter", "mcflow", folds=_TWO),
+        Setting("credit", "mcflow", folds=(0,)),
+        Setting("news", "mcflow", folds=(0,)),
         Setting("credit", "missforest", folds=_TWO, parameters={"max_rounds": 4}, note="4 rounds at most"),
         Setting(
             "news",
@@ -287,6 +291,7 @@ QUICK = Suite(
         "autoencoder(max_steps=1000)",
         "gain(max_steps=2000)",
         "mcflow:paper(max_epochs=192)",
+        "mcflow(max_epochs=60)",
         "boosted(n_iter=20,max_rounds=1)",
         "missforest(n_trees=10,max_rounds=1)",
     ),

@@ -1,10 +1,12 @@
-"""`mcflow benchmark tables`: the paper's table, measured, with the paper's figures beside."""
+"""`mcflow benchmark`: the paper's table with what was measured, and what each ingredient is worth."""
 
 from __future__ import annotations
 
-__all__ = ["tables"]
+__all__ = ["ablation", "tables"]
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +16,7 @@ from cyclopts import Parameter
 from mcflow.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from mcflow.benchmarks.ablation import AblationSuite
     from mcflow.benchmarks.suite import Suite
 
 _List = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
@@ -81,29 +84,95 @@ def tables(
     quiet
         Print errors only.
     """
-    if jobs < 1 or threads < 1:
-        raise ParameterError(f"jobs is {jobs} and threads is {threads}, but both have to be at least 1.")
+    from mcflow.benchmarks.report import MARK
+
+    _check_numbers(jobs, threads)
     if readme is not None:
-        _check_page(readme)
+        _check_page("--readme", readme, MARK)
     if not report_only:
         given = {"tables": tables, "methods": methods, "mechanisms": mechanisms, "rates": rates, "folds": folds}
         suite = _changed(_suite(quick), given, rows=rows, seed=seed, time_limit=time_limit)
         _run(suite, output, quiet, data=data, jobs=jobs, threads=threads, retry=retry)
-    elif not (output / "cells").is_dir():
-        raise DataError(f"There are no results in {output}. Leave --report-only out to measure some.")
+    else:
+        _need_results(output)
     _report(output, readme, quiet)
 
 
-def _check_page(page: Path) -> None:
+def ablation(
+    *,
+    output: Annotated[Path, Parameter(alias="-o")] = Path("mcflow-ablation"),
+    page: Path | None = None,
+    quick: Annotated[bool, Parameter(negative="")] = False,
+    data: Path | None = None,
+    jobs: int = 1,
+    threads: int = 1,
+    retry: Annotated[bool, Parameter(negative="")] = False,
+    report_only: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Annotated[bool, Parameter(alias="-q", negative="")] = False,
+) -> None:
+    """Take the ingredients out of the presets one at a time, and measure what is lost.
+
+    Letter and California, three seeds. It can be stopped at any moment; the same command goes on where it was.
+
+    Parameters
+    ----------
+    output
+        Folder for results and table.md.
+    page
+        Also put the tables into this page, between its marks.
+    quick
+        500 rows, one seed and four epochs: a minute or two, to see that it runs.
+    data
+        Folder with NAME.parquet or NAME.csv, by default MCFLOW_DATA; other tables are downloaded.
+    jobs
+        Cells at a time.
+    threads
+        Threads of each.
+    retry
+        Do cells again that failed.
+    report_only
+        Write the tables from the results that are there.
+    quiet
+        Print errors only.
+    """
+    from mcflow.benchmarks.ablation import ABLATION, QUICK_ABLATION
+    from mcflow.benchmarks.ablation_density import run_densities
+    from mcflow.benchmarks.ablation_report import MARK
+
+    _check_numbers(jobs, threads)
+    if page is not None:
+        _check_page("--page", page, MARK)
+    suite = QUICK_ABLATION if quick else ABLATION
+    if report_only:
+        _need_results(output)
+    else:
+        _run(suite, output, quiet, data=data, jobs=jobs, threads=threads, retry=retry)
+        with _stoppable(output):
+            run_densities(suite, output, data=data, threads=threads, retry=retry, quiet=quiet)
+    _report_ablation(suite, output, page)
+    if not quiet:
+        print(f"Tables written to {output / 'table.md'}{f' and {page}' if page else ''}.")
+
+
+def _check_numbers(jobs: int, threads: int) -> None:
+    if jobs < 1 or threads < 1:
+        raise ParameterError(f"jobs is {jobs} and threads is {threads}, but both have to be at least 1.")
+
+
+def _check_page(flag: str, page: Path, mark: str) -> None:
     """Raise an error before hours are spent when the page for the table has no place for it."""
     from mcflow.benchmarks.blocks import with_block
-    from mcflow.benchmarks.report import MARK
     from mcflow.data.files import check_writable
 
     if not page.is_file():
-        raise ParameterError(f"--readme is {page}, which is not a file. Give a page that has marks for the table.")
-    with_block(page.read_text(encoding="utf-8"), MARK, "")
+        raise ParameterError(f"{flag} is {page}, which is not a file. Give a page that has marks for the table.")
+    with_block(page.read_text(encoding="utf-8"), mark, "")
     check_writable(page)
+
+
+def _need_results(output: Path) -> None:
+    if not (output / "cells").is_dir():
+        raise DataError(f"There are no results in {output}. Leave --report-only out to measure some.")
 
 
 def _suite(quick: bool) -> Suite:
@@ -149,12 +218,8 @@ def _range(word: str) -> range:
 def _run(suite: Suite, output: Path, quiet: bool, **how: Any) -> None:
     from mcflow.benchmarks.bench import run_suite
 
-    try:
+    with _stoppable(output):
         outcome = run_suite(suite, output, quiet=quiet, **how)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"stopped; finished cells are in {output}, and the same command goes on where it was"
-        ) from None
     if not quiet:
         again = "; --retry does failed ones again" if outcome.failed else ""
         print(
@@ -163,18 +228,49 @@ def _run(suite: Suite, output: Path, quiet: bool, **how: Any) -> None:
         )
 
 
+@contextlib.contextmanager
+def _stoppable(output: Path) -> Iterator[None]:
+    """Say after a stop how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"stopped; finished cells are in {output}, and the same command goes on where it was"
+        ) from None
+
+
 def _report(output: Path, readme: Path | None, quiet: bool) -> None:
-    from mcflow.benchmarks.blocks import with_block
     from mcflow.benchmarks.report import MARK, readme_block, write_report
     from mcflow.benchmarks.store import Store
-    from mcflow.data.files import replacing
 
     rows = Store(output).rows()
     for missing in write_report(rows, output):
         print(f"mcflow: {missing}", file=sys.stderr)
     if readme is not None:
-        page = with_block(readme.read_text(encoding="utf-8"), MARK, readme_block(rows))
-        with replacing(readme) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        _put(readme, MARK, readme_block(rows))
     if not quiet:
         print(f"Tables written to {output / 'table.md'} and {output / 'table.html'}.")
+
+
+def _report_ablation(suite: AblationSuite, output: Path, page: Path | None) -> None:
+    from mcflow.benchmarks.ablation_density import FOLDER
+    from mcflow.benchmarks.ablation_report import MARK, ablation_block
+    from mcflow.benchmarks.store import Store
+    from mcflow.data.files import replacing
+
+    densities = Store(output / FOLDER).rows() if (output / FOLDER).is_dir() else []
+    block = ablation_block(Store(output).rows(), densities, suite)
+    with replacing(output / "table.md") as temporary:
+        temporary.write_text(f"# What each ingredient is worth\n\n{block}\n", encoding="utf-8")
+    if page is not None:
+        _put(page, MARK, block)
+
+
+def _put(page: Path, mark: str, block: str) -> None:
+    """Write a block between the marks of a page."""
+    from mcflow.benchmarks.blocks import with_block
+    from mcflow.data.files import replacing
+
+    text = with_block(page.read_text(encoding="utf-8"), mark, block)
+    with replacing(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")

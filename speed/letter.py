@@ -1,4 +1,4 @@
-"""Fill hidden cells of the Letter table by `preset="paper"`, the column's mean and a ridge loop, in one run.
+"""Fill hidden cells of the Letter table by both presets and by scikit-learn's loops of trees and of ridge, in one run.
 
     MCFLOW_DATA=folder python speed/letter.py [--epochs 64]
 
@@ -35,12 +35,20 @@ def split(rows: Table, rate: float = 0.2) -> tuple[Table, Table, Table]:
 
 
 def methods(epochs: int) -> dict[str, Any]:
+    from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer, SimpleImputer
 
+    boosted = HistGradientBoostingRegressor(max_iter=200)
+    forest = RandomForestRegressor(100, n_jobs=-1, max_features="sqrt", random_state=0)
     return {
-        "column mean": SimpleImputer(),
+        "mcflow": MCFlowImputer(random_state=0),
+        "mcflow, max_time=60": MCFlowImputer(max_time=60, random_state=0),
+        "mcflow, max_time=20": MCFlowImputer(max_time=20, random_state=0),
+        "random forest in a loop (IterativeImputer)": IterativeImputer(forest, max_iter=4, random_state=0),
+        "boosted trees in a loop (IterativeImputer)": IterativeImputer(boosted, max_iter=4, random_state=0),
         "ridge in a loop (IterativeImputer)": IterativeImputer(max_iter=20, random_state=0),
+        "column mean": SimpleImputer(),
         f"mcflow, preset paper, {epochs} epochs": MCFlowImputer(preset="paper", max_epochs=epochs, random_state=0),
     }
 

@@ -15,6 +15,7 @@ import torch
 
 from mcflow.benchmarks.blocks import with_block
 from mcflow.data.files import replacing
+from rendering import RENDER
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "results"
@@ -38,13 +39,18 @@ def table_path(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def report(result: dict[str, Any]) -> str:
+    """Print a result as JSON, and return it."""
+    text = json.dumps(result, indent=2) + "\n"
+    print(text, end="")
+    return text
+
+
 def write(name: str, result: dict[str, Any]) -> None:
     """Store a result as JSON, print it and render the pages again."""
     FOLDER.mkdir(exist_ok=True)
-    text = json.dumps(result, indent=2) + "\n"
     with replacing(FOLDER / f"{name}.json") as temporary:
-        temporary.write_text(text)
-    print(text, end="")
+        temporary.write_text(report(result))
     for page in PAGES:
         path = ROOT / page
         with replacing(path) as temporary:
@@ -58,38 +64,6 @@ def rendered(page: str) -> str:
         if stored.is_file() and f"<!-- result {name} -->" in page:
             page = with_block(page, name, render(json.loads(stored.read_text())))
     return page
-
-
-def _epoch(result: dict[str, Any]) -> str:
-    return (
-        f'One epoch of `preset="paper"` on {result["rows"]:,} × {result["columns"]} cells ({result["data"]}): '
-        f"**{result['fast_epoch_s']:.2f} s**, against {result['plain_epoch_s']:.2f} s the plain way, "
-        f"**{result['times_faster']:.1f} times faster**. From the same weights the losses of the first 50 steps differ "
-        f"by at most {result['largest_loss_difference_50_steps']:g}. ({_under(result)})"
-    )
-
-
-def _letter(result: dict[str, Any]) -> str:
-    lines = [f"{result['data']}; RMSE in units of the range ({_under(result)}):", ""]
-    lines += ["| method | RMSE | fit | transform |", "|---|---|---|---|"]
-    for name, found in result["methods"].items():
-        lines.append(f"| {name} | {found['rmse']:.4f} | {found['fit_s']:.1f} s | {found['transform_s']:.2f} s |")
-    return "\n".join(lines)
-
-
-def _adult(result: dict[str, Any]) -> str:
-    lines = [f"{result['data']}; share of wrong levels ({_under(result)}):", ""]
-    lines += ["| column | mcflow, preset paper | commonest level |", "|---|---|---|"]
-    for name, found in result["columns"].items():
-        lines.append(f"| {name} | {found['error']:.4f} | {found['commonest_level_error']:.4f} |")
-    return "\n".join([*lines, "", f"Mean of the ratios: {result['mean_ratio']:.3f}."])
-
-
-def _under(result: dict[str, Any]) -> str:
-    return f"{result['machine']}, {result['threads']} threads, load {result['load'][0]:.1f}, torch {result['torch']}"
-
-
-RENDER = {"epoch": _epoch, "letter": _letter, "adult": _adult}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""What each stored result looks like on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mcflow.benchmarks.blocks import Figure, Grid, Paragraph, to_markdown
+
+Result = dict[str, Any]
+
+
+def epoch(result: Result) -> str:
+    return (
+        f'One epoch of `preset="paper"` on {result["rows"]:,} × {result["columns"]} cells ({result["data"]}): '
+        f"**{result['fast_epoch_s']:.2f} s**, against {result['plain_epoch_s']:.2f} s the plain way, "
+        f"**{result['times_faster']:.1f} times faster**. From the same weights the losses of the first 50 steps differ "
+        f"by at most {result['largest_loss_difference_50_steps']:g}. ({_under(result)})"
+    )
+
+
+def letter(result: Result) -> str:
+    lines = [f"{result['data']}; RMSE in units of the range ({_under(result)}):", ""]
+    lines += ["| method | RMSE | fit | transform |", "|---|---|---|---|"]
+    for name, found in result["methods"].items():
+        lines.append(f"| {name} | {found['rmse']:.4f} | {found['fit_s']:.1f} s | {found['transform_s']:.2f} s |")
+    return "\n".join(lines)
+
+
+def adult(result: Result) -> str:
+    lines = [f"{result['data']}; share of wrong levels ({_under(result)}):", ""]
+    lines += ["| column | mcflow, preset paper | commonest level |", "|---|---|---|"]
+    for name, found in result["columns"].items():
+        lines.append(f"| {name} | {found['error']:.4f} | {found['commonest_level_error']:.4f} |")
+    return "\n".join([*lines, "", f"Mean of the ratios: {result['mean_ratio']:.3f}."])
+
+
+def growth(result: Result) -> str:
+    header = ("rows", "columns", "networks", "one pass of training", "filled rows a second")
+    rows = tuple(
+        (
+            f"{one['rows']:,}",
+            f"{one['columns']}",
+            f"{one['n_members']} × {one['width']} wide",
+            f"{one['epoch_s']:.3g} s",
+            f"{one['transform_rows_per_s']:,}",
+            f"{one['fit_peak_mib']:,.0f} MiB",
+            f"{one['transform_peak_mib']:,.0f} MiB",
+        )
+        for one in (*result["by_rows"], *result["by_columns"])
+    )
+    exponents = (
+        f"From {result['rows_exponent_from']:,} rows on, a pass takes time as {_powers(result, 'rows')}; in the number "
+        f"of columns as {_powers(result, 'columns')} (least squares of the logarithms). ({_under(result)})"
+    )
+    time = "Seconds of a pass and of filling, by rows and by columns"
+    memory = "Peak memory of the fit and of filling, by rows and by columns"
+    return to_markdown(
+        [
+            Paragraph(exponents),
+            Figure("pictures/growth_time.svg", "", time),
+            Figure("pictures/growth_memory.svg", "", memory),
+            Grid((*header, "peak of the fit", "peak of filling"), rows),
+        ]
+    )
+
+
+def _powers(result: Result, axis: str) -> str:
+    found = result[f"{axis}_exponent"]
+    fit, fill = (f"{axis}^{found[name]:.2f}" for name in ("epoch_s", "transform_s"))
+    return f"**{fit}** and filling as **{fill}**"
+
+
+def million(result: Result) -> str:
+    met = result["fit_s"] < result["limit_s"] and result["peak_gib"] < result["limit_gib"]
+    return (
+        f"{result['rows']:,} × {result['columns']} cells of float32, fitted with `max_time={result['max_time_s']:g}`: "
+        f"**{result['fit_s']:.0f} s** and **{result['peak_gib']:.2f} GiB** at the peak, table included. The limits of "
+        f"{result['limit_s']:.0f} s and {result['limit_gib']:g} GiB are {'kept' if met else '**not** kept'}. "
+        f"({_under(result)})"
+    )
+
+
+def matmul(result: Result) -> str:
+    shapes = tuple(next(iter(result["gflops"].values())))
+    speeds = tuple(
+        (n_threads, *(f"{found[shape]:,.0f} GFLOP/s" for shape in shapes))
+        for n_threads, found in result["gflops"].items()
+    )
+    parts = list(dict.fromkeys([*result["training_parts"], *result["transform_parts"]]))
+    where = tuple(
+        (part, *(_percent(result[f"{act}_parts"].get(part)) for act in ("training", "transform"))) for part in parts
+    )
+    loops = tuple(
+        (name, f"{speed:,}", f"{result['transform_rows_per_s'] / speed:.1f}")
+        for name, speed in result["boosted_rows_per_s"].items()
+    )
+    return to_markdown(
+        [
+            Paragraph(_reached(result)),
+            Grid(("threads", *(shape.replace("x", " × ") for shape in shapes)), speeds),
+            Paragraph("Where the time goes, by kind of operation:"),
+            Grid(("", "training", "transform"), where),
+            Paragraph(
+                f"`transform` fills {result['transform_rows_per_s']:,} rows a second. Loops of boosted trees on the "
+                f"same rows, of whose speed it is asked to reach at least {result['asked_ratio']:g} times:"
+            ),
+            Grid(("loop", "filled rows a second", "`transform` is faster by"), loops),
+        ]
+    )
+
+
+def _reached(result: Result) -> str:
+    return (
+        f"On {result['columns']} columns of whole numbers and with the sizes for {result['train_rows']:,} rows "
+        f"({result['n_members']} × {result['width']} wide, batches of {result['batch_size']}), training reaches "
+        f"**{_percent(result['training_share'])}** of the rate, and filling {result['rows']:,} rows "
+        f"**{_percent(result['transform_share'])}** (asked: {_percent(result['asked_share'])}). A row takes "
+        f"{result['multiply_adds_per_row']:,} multiply-adds. The rate of the machine, float32, in the same run "
+        f"({_under(result)}):"
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def _under(result: Result) -> str:
+    return f"{result['machine']}, {result['threads']} threads, load {result['load'][0]:.1f}, torch {result['torch']}"
+
+
+#: By the name of a result, what makes its block.
+RENDER: dict[str, Callable[[Result], str]] = {
+    "epoch": epoch,
+    "letter": letter,
+    "adult": adult,
+    "growth": growth,
+    "million": million,
+    "matmul": matmul,
+}

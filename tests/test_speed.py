@@ -1,0 +1,167 @@
+"""The arithmetic behind the figures on speed, and the tables that they are measured on."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import breakdown
+import case
+import growth
+import matmul
+import pictures
+import rendering
+from mcflow import MCFlowImputer
+from synthetic import correlated, letter_like
+
+UNDER = {"machine": "m", "threads": 2, "load": [0.5, 0.4, 0.3], "torch": "2"}
+
+
+def a_case(rows: int, columns: int) -> dict:
+    return {
+        "rows": rows,
+        "columns": columns,
+        "epoch_s": 3e-5 * rows,
+        "transform_s": 1e-5 * rows * columns**0.5,
+        "transform_rows_per_s": 100_000,
+        "fit_peak_mib": 600.0 + rows / 1e3,
+        "transform_peak_mib": 500.0,
+        "width": 128,
+        "n_members": 4,
+    }
+
+
+@pytest.fixture
+def grown() -> dict:
+    by_rows = [a_case(rows, 30) for rows in (1_000, 10_000, 100_000, 1_000_000)]
+    by_rows[0]["epoch_s"] = 1e3  # below the rows that count
+    by_columns = [a_case(10_000, columns) for columns in (10, 30, 100)]
+    found = {"by_rows": by_rows, "by_columns": by_columns, "rows_exponent_from": growth.MANY_ROWS}
+    found |= {f"{axis}_exponent": growth.exponents(found[f"by_{axis}"], axis) for axis in ("rows", "columns")}
+    return found | UNDER
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 1.7])
+def test_exponent_of_a_power_law_is_its_power(power) -> None:
+    sizes = [10, 100, 500, 3000]
+    assert growth.exponent(sizes, [7 * n**power for n in sizes]) == pytest.approx(power)
+
+
+def test_exponent_of_noisy_times_is_the_line_of_least_squares() -> None:
+    sizes, seconds = [1.0, 2.0, 5.0, 9.0], [1.0, 2.5, 4.0, 11.0]
+    expected = np.polynomial.polynomial.polyfit(np.log(sizes), np.log(seconds), 1)[1]
+    assert growth.exponent(sizes, seconds) == pytest.approx(expected)
+
+
+def test_exponents_when_some_tables_are_small_leave_these_out(grown) -> None:
+    assert grown["rows_exponent"] == {"epoch_s": 1.0, "transform_s": 1.0}
+    assert grown["columns_exponent"] == {"epoch_s": 0.0, "transform_s": 0.5}
+
+
+def test_exponents_of_one_case_are_not_known() -> None:
+    assert growth.exponents([a_case(10_000, 30)], "rows") == {"epoch_s": None, "transform_s": None}
+
+
+def test_multiply_adds_of_layers_count_weights_of_all_members_and_no_bias() -> None:
+    layers = [torch.zeros(2, 5, 3), torch.zeros(2, 1, 3), torch.zeros(2, 3, 4), torch.zeros(2, 1, 4)]
+    assert matmul.multiply_adds(layers) == 2 * (5 * 3 + 3 * 4)
+
+
+def test_multiply_adds_of_a_fitted_model_are_those_of_its_products(table) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    mapper = MCFlowImputer(max_epochs=1, random_state=0).fit(table).model_.stages[0].mapper
+    rows = torch.zeros(mapper.n_members, 7, table.shape[1])
+    with FlopCounterMode(display=False) as counter:
+        mapper(rows, rows)
+    assert counter.get_total_flops() == 2 * 7 * matmul.multiply_adds(mapper.weights)
+
+
+def test_reached_share_is_work_over_time_and_rate() -> None:
+    assert matmul.reached(3e9, 2.0, 6e9) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("chain", "kind"),
+    [
+        (["aten::copy_", "aten::baddbmm"], "matrix multiplies"),
+        (["aten::sum", "autograd::engine::evaluate_function: BaddbmmBackward0"], "matrix multiplies"),
+        (["aten::index_select", "mcflow::encode"], "encoding"),
+        (["aten::index"], "choosing rows and cells"),
+        (["aten::exp", "_CrossEntropyBackward"], "softmax and cross-entropy"),
+        (["aten::_fused_adamw_", "Optimizer.step#AdamW.step"], "optimiser"),
+        (["aten::native_layer_norm", "aten::layer_norm"], "activations and norms"),
+        (["aten::add"], "other kernels"),
+    ],
+)
+def test_kind_of_an_op_follows_from_the_names_around_it(chain, kind) -> None:
+    assert breakdown.kind_of(chain) == kind
+
+
+def test_shares_of_parts_add_up_to_one_with_the_time_between_them() -> None:
+    found = breakdown.shares({"encoding": 1.0, "optimiser": 2.0}, 10.0)
+    assert found == {breakdown.BETWEEN: 0.7, "optimiser": 0.2, "encoding": 0.1}
+    assert list(found) == [breakdown.BETWEEN, "optimiser", "encoding"]
+
+
+def test_breakdown_of_a_small_fit_and_transform_finds_every_kind_of_work(table) -> None:
+    training = breakdown.of_training(table)
+    imputer = MCFlowImputer(max_epochs=1, random_state=0).fit(table)
+    filling = breakdown.of_transform(imputer, table)
+    assert {*breakdown.KINDS, breakdown.BETWEEN} <= set(training)
+    assert {"encoding", "matrix multiplies", "softmax and cross-entropy", breakdown.FRAMES} <= set(filling)
+    for found in (training, filling):
+        assert sum(found.values()) == pytest.approx(1, abs=0.05)
+        assert min(found.values()) >= 0
+
+
+def test_made_table_is_float32_with_a_fifth_missing_and_related_columns() -> None:
+    rows = correlated(20_000, 12)
+    assert rows.dtype == np.float32
+    assert np.isnan(rows).mean() == pytest.approx(0.2, abs=0.01)
+    unbent = rows[:, ::3][~np.isnan(rows[:, ::3]).any(axis=1)]
+    assert np.abs(np.corrcoef(unbent.T) - np.eye(4)).max() > 0.3
+    np.testing.assert_array_equal(rows, correlated(20_000, 12))
+
+
+def test_letter_like_table_holds_whole_numbers_up_to_15() -> None:
+    rows = letter_like(3_000)
+    seen = rows[~np.isnan(rows)]
+    assert rows.shape == (3_000, 16)
+    assert set(np.unique(seen)) == set(range(16))
+    assert np.isnan(rows).mean() == pytest.approx(0.2, abs=0.01)
+
+
+def test_case_in_a_process_of_its_own_tells_its_peak(tmp_path) -> None:
+    fitted = case.run("fit", rows=60, columns=3, epochs=1, time=None, model=tmp_path / "model.mcflow")
+    assert fitted["n_epochs"] == 1
+    assert 50 < fitted["peak_mib"] < 4_000
+    assert (tmp_path / "model.mcflow").is_file()
+
+
+def test_growth_block_shows_every_case_and_both_exponents(grown) -> None:
+    text = rendering.growth(grown)
+    assert text.count("\n| ") == 8
+    assert "rows^1.00" in text
+    assert "columns^0.50" in text
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(300.0, "are kept"), (400.0, "are **not** kept")])
+def test_million_block_says_whether_the_limits_are_kept(seconds, words) -> None:
+    found = {"rows": 1_000_000, "columns": 30, "max_time_s": 300.0, "fit_s": seconds, "peak_gib": 1.5}
+    assert words in rendering.million(found | {"limit_s": 360.0, "limit_gib": 3.0} | UNDER)
+
+
+def test_pictures_of_the_same_results_are_the_same_bytes(grown, tmp_path, monkeypatch) -> None:
+    (tmp_path / "growth.json").write_text(json.dumps(grown))
+    monkeypatch.setattr(pictures, "STORED", tmp_path / "growth.json")
+    drawn = []
+    for folder in ("a", "b"):
+        monkeypatch.setattr(pictures, "FOLDER", tmp_path / folder)
+        pictures.draw_pictures()
+        drawn.append({path.name: path.read_bytes() for path in sorted((tmp_path / folder).iterdir())})
+    assert drawn[0] == drawn[1]
+    assert list(drawn[0]) == ["growth_memory.svg", "growth_time.svg"]

@@ -213,7 +213,7 @@ def test_bounded_skewed_columns_when_filled_have_no_heap_at_a_bound(seed, scalin
     table, holes = skewed(seed)
     holed = table.mask(holes)
     bounds = {"wait": (0, None), "share": (0, 1)}
-    more = {"max_epochs": 32, "learning_rate": 5e-3, "tolerance": 0} if preset == "paper" else {"max_epochs": 40}
+    more = {"max_epochs": 32, "learning_rate": 5e-3, "tolerance": 0} if preset == "paper" else {"max_epochs": 20}
     imputer = MCFlowImputer(preset=preset, random_state=0, scaling=scaling, bounds=bounds, **more)
     filled = imputer.fit_transform(holed)
     for name, bound in (("wait", 0), ("share", 0), ("share", 1)):

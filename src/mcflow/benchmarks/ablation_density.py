@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcflow.benchmarks.ablation import AblationSuite
 from mcflow.benchmarks.display import Progress
-from mcflow.benchmarks.machine import mebibytes
+from mcflow.benchmarks.machine import peak_mib
 from mcflow.benchmarks.protocol import Split, split_table
 from mcflow.benchmarks.runner import Listener
 from mcflow.benchmarks.store import Row, Store
@@ -105,14 +105,11 @@ def _score(model: MaskedModel, stage: MaskedStage, units: Tensor, chosen: Tensor
     """Return the mean log-density a chosen cell, given all others of its row."""
     import torch
 
-    from mcflow.flows.marginals import PointMarginals
     from mcflow.metrics import Score
     from mcflow.training.density import log_density
 
-    grid, device = model.grid, stage.mapper.points.device
-    marginals = PointMarginals(*(torch.from_numpy(part) for part in (grid.points, grid.n_points, grid.discrete)))
-    marginals = marginals.to(device)
-    found = []
+    device = stage.mapper.points.device
+    marginals, found = model.marginals(device), []
     for part in zip(units.split(4096), (~chosen).split(4096), chosen.split(4096), uniforms.split(4096), strict=True):
         rows, shown, asked, places = (tensor.to(device) for tensor in part)
         found.append(log_density(stage.mapper, marginals, stage.flow, rows, shown, asked, places).cpu())
@@ -217,16 +214,8 @@ def _row(cell: Cell, fit: Callable[[Cell, Split], MCFlowImputer]) -> Row:
     except McflowError as error:
         result = {"status": "error", "message": f"{type(error).__name__}: {error}"}
     seconds = round(time.perf_counter() - start, 3)
-    about: Row = {"task": asdict(cell.task), "label": cell.label, "seconds": seconds, "peak_mib": _peak_mib()}
+    about: Row = {"task": asdict(cell.task), "label": cell.label, "seconds": seconds, "peak_mib": peak_mib()}
     return about | result
-
-
-def _peak_mib() -> float | None:
-    try:
-        import resource
-    except ImportError:
-        return None
-    return round(mebibytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss), 1)
 
 
 def _scores(cell: Cell, fit: Callable[[Cell, Split], MCFlowImputer]) -> dict[str, dict[str, Any]]:

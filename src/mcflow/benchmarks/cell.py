@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mcflow.benchmarks.machine import mebibytes
+from mcflow.benchmarks.machine import peak_mib
 from mcflow.benchmarks.suite import Task
 from mcflow.data.files import replacing
 
@@ -48,13 +48,13 @@ def measure(task: Task, path: Path, report: Callable[[dict[str, Any]], None]) ->
     imputer = _with_threads(MethodSpec.parse(task.method).build(task.seed, values.shape[1]))
     train = np.where(split.hidden_train, np.nan, split.train)
     test = np.where(split.hidden_test, np.nan, split.test)
-    start_mib = _peak_mib()
+    start_mib = peak_mib()
     start = time.perf_counter()
     imputer.fit(train)
     fitted = time.perf_counter()
     filled = np.asarray(imputer.transform(test), dtype=np.float64)
     done = time.perf_counter()
-    peak_mib = _peak_mib()
+    most_mib = peak_mib()
     _check_fill(filled, split.test)
     result: dict[str, Any] = {
         "status": "done",
@@ -63,7 +63,7 @@ def measure(task: Task, path: Path, report: Callable[[dict[str, Any]], None]) ->
         "fit_s": round(fitted - start, 4),
         "transform_s": round(done - fitted, 4),
         "start_mib": start_mib,
-        "peak_mib": peak_mib,
+        "peak_mib": most_mib,
         "data": {"rows": len(values), "columns": values.shape[1], "hidden_test_cells": int(split.hidden_test.sum())},
     }
     report(result)
@@ -97,15 +97,6 @@ def _plain(scores: dict[str, Any]) -> dict[str, Any]:
         return float(number) if math.isfinite(number) else None
 
     return {name: {"value": finite(score.value), "error": finite(score.error)} for name, score in scores.items()}
-
-
-def _peak_mib() -> float | None:
-    """Return the most memory that this process has held so far."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    return round(mebibytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss), 1)
 
 
 def main() -> int:

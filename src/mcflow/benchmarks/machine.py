@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["load_average", "machine", "mebibytes", "thread_variables", "versions"]
+__all__ = ["load_average", "machine", "mebibytes", "peak_mib", "thread_variables", "versions"]
 
 import os
 import platform
@@ -86,6 +86,15 @@ def mebibytes(max_rss: int) -> float:
     True
     """
     return max_rss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def peak_mib() -> float | None:
+    """Return the most memory that this process has held so far, in MiB; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return round(mebibytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss), 1)
 
 
 def thread_variables(threads: int) -> dict[str, str]:

@@ -112,7 +112,7 @@ def ablation(
 ) -> None:
     """Take the ingredients out of the presets one at a time, and measure what is lost.
 
-    Letter and California, three seeds. It can be stopped at any moment; the same command goes on where it was.
+    Letter, three seeds. It can be stopped at any moment; the same command goes on where it was.
 
     Parameters
     ----------

@@ -144,7 +144,8 @@ class MaskedModel:
         )
         return MaskedStage(flow, mapper)
 
-    def _marginals(self, device: torch.device) -> PointMarginals:
+    def marginals(self, device: torch.device) -> PointMarginals:
+        """Return the cells' own distributions, for G."""
         points, n_points = torch.from_numpy(self.grid.points), torch.from_numpy(self.grid.n_points)
         return PointMarginals(points, n_points, torch.from_numpy(self.grid.discrete)).to(device)
 
@@ -152,7 +153,10 @@ class MaskedModel:
         self, values: FloatArray, streams: Streams, device: torch.device, callbacks: Sequence[Callback] = ()
     ) -> None:
         """Learn from codes with holes, NaN where missing."""
-        units = torch.from_numpy(np.nan_to_num(self.grid.units(values)).astype(np.float32)).to(device)
+        exact = self.grid.units(values)
+        self.means = np.nanmean(exact, axis=0)
+        units = torch.from_numpy(np.nan_to_num(exact, copy=False).astype(np.float32)).to(device)
+        del exact
         seen = torch.from_numpy(~np.isnan(values)).to(device)
         stage = self._networks(streams.weights)
         stage.mapper.start_at(_shares(stage.mapper, units.cpu(), seen.cpu()))
@@ -161,7 +165,6 @@ class MaskedModel:
                 network.load_state_dict(other.state_dict())
             self._earlier = None
         flow, mapper = stage.flow.to(device), stage.mapper.to(device)
-        self.means = np.nanmean(self.grid.units(values), axis=0)
         left = self.start + self.settings.train.max_time - time.perf_counter()
         seconds = LATENT_SHARE * max(left, LEAST_TIME) if self.settings.train.max_time else 0.0
         trainer = HiddenTrainer(self.settings, mapper, units, seen, streams, callbacks=callbacks, seconds=seconds)
@@ -182,7 +185,7 @@ class MaskedModel:
         n_steps = int(min(max(FLOW_SHARE * n_steps, FEWEST_STEPS), MOST_STEPS))
         fit_density(
             stage.mapper,
-            self._marginals(units.device),
+            self.marginals(units.device),
             stage.flow,
             units,
             seen,
@@ -327,7 +330,7 @@ class MaskedModel:
         stage, device = self.stages[0], self.stages[0].mapper.points.device
         precise = torch.float32 if device.type == "mps" else torch.float64
         mapper, flow = copy.deepcopy(stage.mapper).to(precise), copy.deepcopy(stage.flow).to(precise)
-        marginals = self._marginals(device).to(precise)
+        marginals = self.marginals(device).to(precise)
         units = torch.from_numpy(self.grid.units(values)).to(device, precise)
         parts = []
         for rows in units.split(self._rows_at_once()):
@@ -354,7 +357,7 @@ class MaskedModel:
         stage, device = self.stages[0], self.stages[0].mapper.points.device
         nothing = torch.zeros(normals.shape, dtype=torch.bool, device=device)
         blank = torch.zeros(normals.shape, device=device)
-        units = draw(stage.mapper, self._marginals(device), stage.flow, blank, nothing, ~nothing, normals.to(device))
+        units = draw(stage.mapper, self.marginals(device), stage.flow, blank, nothing, ~nothing, normals.to(device))
         return units.cpu().numpy().astype(np.float64)
 
     def _decoded(self, units: FloatArray) -> FloatArray:

@@ -207,10 +207,11 @@ class HiddenTrainer:
         """Hide cells of the rows at `batch`, of shape (n_members, n_rows), and learn them."""
         seen = self.seen[batch] & ~self.held.of(batch)
         hidden, units = self._hidden(seen), self.units[batch]
-        answer = self.mapper(units, (seen & ~hidden).to(units.dtype))
+        shown = (seen & ~hidden).to(units.dtype)
         hidden = hidden if self.settings.train.hide_share else seen
         if not bool(hidden.any()):
             return torch.zeros(())
+        answer = self.mapper(units, shown)
         loss = cross_entropy(answer.logits[hidden], self.below[batch][hidden].long(), self.share[batch][hidden])
         missed = answer.direct[hidden] - units[hidden].clamp(-FAR, FAR)
         loss = loss + DIRECT_WEIGHT * missed.square().mean()

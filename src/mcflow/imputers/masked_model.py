@@ -41,7 +41,7 @@ NORMAL_ROWS, NORMAL_PLACES, NORMAL_LEVELS = 5_000, 200, 64
 NORMAL_JUDGES, NORMAL_WORK = 8, 2e8
 
 #: Numbers that the last layer gives at once when nothing is learned: few enough for the caches.
-LOGITS_AT_ONCE = 1_000_000
+LOGITS_AT_ONCE = 500_000
 
 #: Rows that are not worth a thread of their own.
 FEW_ROWS = 256

@@ -15,6 +15,15 @@ from torch.nn import functional
 #: Units beyond which a cell is as far out as any.
 FAR = 8.0
 
+#: A cell that is not shown is below every knot; infinity would not survive a product with zero.
+NOWHERE = -1e38
+
+#: Columns up to which a product with zeros and ones copies cells to their pieces faster than a look-up.
+FEW_COLUMNS = 64
+
+#: Beyond this the inverse hyperbolic sine is the same for all, so that squares are finite.
+LARGEST = 1e18
+
 
 class Answer(NamedTuple):
     """What H says of every cell, by each member.
@@ -85,6 +94,7 @@ class MaskedMapper(nn.Module):
     bends: Tensor
     scale: Tensor
     owner: Tensor
+    copier: Tensor
     points: Tensor
     padding: Tensor
 
@@ -110,6 +120,9 @@ class MaskedMapper(nn.Module):
         self.register_buffer("start", knots[:, :-1][real].float())
         self.register_buffer("scale", (1 / gaps[real]).float())
         self.register_buffer("owner", real.nonzero()[:, 0])
+        few = self.n_columns if self.n_columns <= FEW_COLUMNS else 0
+        copier = functional.one_hot(self.owner, self.n_columns).T[:few].float().contiguous()
+        self.register_buffer("copier", copier, persistent=False)
         self.register_buffer("points", points.float())
         bends = torch.tensor([[0.0, 0.0, 0.0, 1.0]]).expand(len(points), -1) if bends is None else bends
         self.register_buffer("bends", bends.float().T.contiguous())
@@ -149,11 +162,11 @@ class MaskedMapper(nn.Module):
         -------
         Tensor of shape (n_members, n_rows, n_inputs)
         """
-        # Far below all knots a cell is zero in every piece.
-        pieces = units.masked_fill(shown == 0, -math.inf).index_select(-1, self.owner)
+        cells = units.masked_fill(shown == 0, NOWHERE)
+        pieces = cells @ self.copier if len(self.copier) else cells.index_select(-1, self.owner)
         pieces = pieces.sub_(self.start).mul_(self.scale).clamp_(0, 1)
         slope, shift, centre, spread = self.bends
-        logs = torch.asinh(units * slope + shift).sub_(centre).div_(spread).mul_(shown)
+        logs = _asinh(units * slope + shift).sub_(centre).div_(spread).mul_(shown)
         parts = [pieces, units.clamp(-FAR, FAR) * shown, logs]
         return torch.cat([*parts, shown] if self.reads_mask else parts, -1)
 
@@ -162,20 +175,28 @@ class MaskedMapper(nn.Module):
         state = self._linear(0, self.encode(units, shown))
         for k in range(2, 2 + 4 * self.n_blocks, 4):
             inner = functional.gelu(self._linear(k, self._norm(state)))
-            state = state + self._linear(k + 2, inner)
+            state = self._linear(k + 2, inner, onto=state)
         context = self._norm(state)
         logits = self._linear(-4, context, self.padding.flatten())
         return Answer(context, logits.unflatten(-1, (self.n_columns, self.n_points)), self._linear(-2, context))
 
-    def _linear(self, k: int, rows: Tensor, shift: Tensor | None = None) -> Tensor:
-        """Apply the layer at `k` of each member to its rows, of shape (n_members or 1, n_rows, n_in)."""
+    def _linear(self, k: int, rows: Tensor, shift: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
+        """Apply the layer at `k` of each member to its rows, of shape (n_members or 1, n_rows, n_in).
+
+        What it gives is added to `onto`, which is overwritten where no gradient is wanted.
+        """
         weight, bias = self.weights[k], self.weights[k + 1]
         if shift is not None:
             bias = bias + shift
         rows = rows.expand(self.n_members, -1, -1)
         if torch.is_grad_enabled():
-            return torch.baddbmm(bias, rows, weight)
+            found = torch.baddbmm(bias, rows, weight)
+            return found if onto is None else onto + found
         # Without gradients one product a member is faster than a batched one, which copies the bias first.
+        if onto is not None:
+            for member in range(self.n_members):
+                onto[member].add_(bias[member]).addmm_(rows[member], weight[member])
+            return onto
         found = rows.new_empty(*rows.shape[:2], weight.shape[2])
         for member in range(self.n_members):
             torch.addmm(bias[member], rows[member], weight[member], out=found[member])
@@ -207,6 +228,13 @@ class MaskedMapper(nn.Module):
         low, high = (self.points.gather(1, (below + k).clamp(max=self.n_points - 1)) for k in (0, 1))
         share = (columns - low) / (high - low).clamp(min=1e-12)
         return below.mT.contiguous(), share.clamp(0, 1).mT.contiguous()
+
+
+def _asinh(x: Tensor) -> Tensor:
+    """Return the inverse hyperbolic sine by functions that use the machine's vectors, as torch's own does not."""
+    size = x.abs().clamp_(max=LARGEST)
+    square = size.square()
+    return size.add_(square.div(square.add(1).sqrt_().add_(1))).log1p_().copysign_(x)
 
 
 class _CrossEntropy(torch.autograd.Function):

@@ -12,7 +12,7 @@ import pytest
 
 import mcflow
 from mcflow import MCFlowImputer
-from mcflow.cli.options import FitOptions
+from mcflow.cli.options import ColumnOptions, FitOptions
 from mcflow.config import CONSTRAINTS, OVERRIDES, PRESETS, Settings, resolve
 from mcflow.errors import McflowError, ParameterError
 
@@ -40,7 +40,7 @@ def test_all_names_what_a_module_has(name) -> None:
 
 
 def test_package_lists_its_names_and_refuses_others() -> None:
-    assert dir(mcflow) == ["MCFlowImputer", "__version__", "load"]
+    assert dir(mcflow) == ["MCFlowImputer", "__version__", "fit_pooled", "load"]
     with pytest.raises(AttributeError, match="nothing"):
         _ = mcflow.nothing
 
@@ -53,6 +53,20 @@ def test_every_override_is_a_field_an_argument_a_flag_and_has_a_constraint() -> 
         assert name in arguments
         assert name in flags
         assert name in CONSTRAINTS
+
+
+def test_every_argument_is_a_flag_unless_files_have_no_use_for_it() -> None:
+    fit = {field.name: field.default for field in dataclasses.fields(FitOptions)}
+    defaults = {name: argument.default for name, argument in inspect.signature(MCFlowImputer).parameters.items()}
+    about_columns = set(ColumnOptions().parameters())
+    assert about_columns <= set(defaults)
+    assert set(defaults) - set(fit) - about_columns == {
+        *("random_state", "verbose"),  # --seed and --quiet
+        *("add_indicator", "keep_empty_features", "restore_integers", "warm_start"),
+    }
+    assert {name: fit[name] for name in fit if name in defaults} == {
+        name: defaults[name] for name in fit if name in defaults
+    }
 
 
 def test_arguments_without_a_constraint_are_checked_elsewhere() -> None:

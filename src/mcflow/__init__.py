@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["MCFlowImputer", "__version__", "load"]
+__all__ = ["MCFlowImputer", "__version__", "fit_pooled", "load"]
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+#: Where each name is.
+_PLACES = {"MCFlowImputer": "mcflow.imputers", "load": "mcflow.imputers", "fit_pooled": "mcflow.pool"}
+
 if TYPE_CHECKING:
     from mcflow.imputers import MCFlowImputer, load
+    from mcflow.pool import fit_pooled
 
 
 def __getattr__(name: str) -> Any:
     """Import the heavy parts when they are first asked for, so that `mcflow --help` stays quick."""
-    if name in {"MCFlowImputer", "load"}:
-        import mcflow.imputers
-
-        return getattr(mcflow.imputers, name)
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'mcflow' has no attribute {name!r}")
 
 

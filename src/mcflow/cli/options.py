@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ColumnOptions", "FitOptions", "refuse_with_model"]
+__all__ = ["ColumnOptions", "DrawOptions", "FitOptions", "refuse_with_model"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from mcflow.config import Interval, check_parameter
 from mcflow.errors import ParameterError
 
 
@@ -26,8 +27,20 @@ def refuse_with_model(options: Any, kept: set[str]) -> None:
     """
     given = [f.name for f in fields(options) if f.name not in kept and getattr(options, f.name) != f.default]
     if given:
-        flags = ", ".join("--" + name.replace("_", "-") for name in given)
+        flags = ", ".join(_flag(name, getattr(options, name)) for name in given)
         raise ParameterError(f"{flags} has no effect with --model, which is fitted already. Leave one of them out.")
+
+
+def _whole(_: Any, tokens: Sequence[Any]) -> int:
+    """Read a whole number; 2.5 would be rounded otherwise."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} is not a whole number.") from None
+
+
+def _flag(name: str, value: Any) -> str:
+    return ("--no-" if value is False else "--") + name.replace("_", "-")
 
 
 @Parameter(name="*")
@@ -57,6 +70,10 @@ class FitOptions:
         End early when both losses move less than this share of their range; 0 never ends early.
     n_couplings
         Affine couplings in the flow.
+    n_models
+        Models to fit, those after the first on rows drawn with replacement; draws take turns with them.
+    calibrate
+        Set intervals and draws right by cells that were held out of the fit.
     checkpoint_dir
         Folder for the fit's state: a fit that was stopped goes on from there.
     device
@@ -75,13 +92,15 @@ class FitOptions:
     likelihood_weight: float | None = None
     tolerance: float | None = None
     n_couplings: int | None = None
+    n_models: int = 1
+    calibrate: bool = True
     checkpoint_dir: Path | None = None
     device: str = "auto"
     quiet: Annotated[bool, Parameter(alias="-q", negative="")] = False
 
-    def refuse_with_model(self) -> None:
-        """Raise `ParameterError` when a flag was given that a fitted model cannot follow."""
-        refuse_with_model(self, {"device", "quiet"})
+    def refuse_with_model(self, *, draws: bool = False) -> None:
+        """Raise `ParameterError` when a flag was given that a fitted model cannot follow; draws need a seed."""
+        refuse_with_model(self, {"device", "quiet"} | ({"seed"} if draws else set()))
 
     def parameters(self) -> dict[str, Any]:
         """Return the estimator's arguments."""
@@ -132,6 +151,61 @@ class ColumnOptions:
             "rules": list(self.rule),
             "unseen": self.unseen,
         }
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class DrawOptions:
+    """How to write what is not known of the filled cells.
+
+    Parameters
+    ----------
+    draws
+        Multiple imputation: write this many tables, each with other cells drawn from what they may be.
+        With -o filled.csv they are filled.1.csv, filled.2.csv and so on.
+    long
+        Write all draws to one file, below each other, with their number in a last column "draw".
+    row_ids
+        Column of whole numbers that tells rows apart which are equal otherwise, so that their draws differ.
+    interval
+        Share between 0 and 1, such as 0.9: add columns NAME.low and NAME.high between which that share of the cells is.
+    """
+
+    draws: Annotated[int | None, Parameter(converter=_whole)] = None
+    long: Annotated[bool, Parameter(negative="")] = False
+    row_ids: str | None = None
+    interval: float | None = None
+
+    def check(self, output: Path) -> None:
+        """Raise `ParameterError` when the flags do not go together, or not with the output.
+
+        Parameters
+        ----------
+        output : Path
+            Of the command; "-" is standard output.
+        """
+        from mcflow.data.streams import STREAM
+
+        if self.interval is not None and not 0 < self.interval < 1:
+            raise ParameterError(f"--interval is {self.interval:g}, but has to be above 0 and below 1, such as 0.9.")
+        if self.draws is None:
+            self._refuse_without_draws()
+            return
+        check_parameter("--draws", self.draws, Interval(int, 1))
+        if self.interval is not None:
+            raise ParameterError(
+                "--interval adds columns to the table of estimates, which --draws does not write; draws have a spread "
+                "of their own. Leave one of them out."
+            )
+        if output == STREAM and not self.long:
+            raise ParameterError(
+                "--draws writes several files, and standard output is one. Add --long, or name a file."
+            )
+
+    def _refuse_without_draws(self) -> None:
+        needless = "--long" if self.long else "--row-ids" if self.row_ids is not None else None
+        if needless is not None:
+            raise ParameterError(f"{needless} is for draws. Say how many with --draws, or leave it out.")
 
 
 def _pairs(flag: str, given: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:

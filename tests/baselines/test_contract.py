@@ -27,7 +27,7 @@ QUICK = {
 }
 #: Methods whose answer does not depend on the seed.
 CERTAIN = ("mean", "median", "knn", "em", "boosted")
-DRAWERS = ("mice", "em", "gain", "misgan")
+DRAWERS = ("mice", "em", "missforest", "gain", "misgan")
 
 
 def quick(name: str, **parameters) -> Baseline:

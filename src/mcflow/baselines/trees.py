@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["BoostedImputer", "Boosting", "ChainedTrees", "Forests", "MissForestImputer", "OneHotForest"]
+__all__ = ["BoostedImputer", "Boosting", "ChainedTrees", "Forests", "LeafDraws", "MissForestImputer", "OneHotForest"]
 
 import abc
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,12 +18,14 @@ from sklearn.ensemble import (
 )
 
 from mcflow.baselines.base import Baseline
-from mcflow.baselines.forests import CompactForest
+from mcflow.baselines.forests import CompactForest, Donors
 from mcflow.baselines.loops import Chain, Layout, Learner, Model
 from mcflow.config import Interval, Options
 from mcflow.data.schema import Column
-from mcflow.random import seed_from
-from mcflow.typing import FloatArray
+from mcflow.imputers.draws import DrawsMixin
+from mcflow.masks.initial import Marginals
+from mcflow.random import row_uniforms, seed_from
+from mcflow.typing import Array, FloatArray
 
 #: Nominal columns of up to this many levels enter forests as zeros and ones, longer ones as their codes.
 _FEW_LEVELS = 16
@@ -31,6 +33,8 @@ _FEW_LEVELS = 16
 _MOST_LEVELS = 255
 #: Boosted trees of a column of many levels have at least this many iterations.
 _LEAST_ITERATIONS = 20
+#: Times that every missing cell is drawn before its draw is taken.
+_DRAW_ROUNDS = 10
 
 
 class ChainedTrees(Baseline):
@@ -81,8 +85,10 @@ class Forests:
         }
         kind = RandomForestClassifier if n_levels else RandomForestRegressor
         forest = kind(min_samples_leaf=1 if n_levels else self.min_leaf, **shared)
-        forest.fit(_one_hot(rows, widths), target.astype(np.int64) if n_levels else target)
-        return OneHotForest(widths, CompactForest.from_forest(forest, n_levels))
+        table = _one_hot(rows, widths)
+        forest.fit(table, target.astype(np.int64) if n_levels else target)
+        donors = Donors.from_forest(forest, table, target)
+        return OneHotForest(widths, CompactForest.from_forest(forest, n_levels, donors))
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,14 @@ class OneHotForest:
     def predict(self, rows: FloatArray) -> FloatArray:
         """Return one number or code a row."""
         return self.forest.predict(_one_hot(rows, self.widths))
+
+    def draw(self, rows: FloatArray, uniforms: FloatArray) -> Array:
+        """Return one training value a row, chosen by a number in [0, 1)."""
+        return self.forest.draw(_one_hot(rows, self.widths), uniforms)
+
+    def without_donors(self) -> OneHotForest:
+        """Return the same forest for predictions alone."""
+        return OneHotForest(self.widths, replace(self.forest, donors=None))
 
 
 def _one_hot_width(layout: Layout, column: int) -> int:
@@ -143,12 +157,79 @@ class Boosting:
         return _fitted(HistGradientBoostingClassifier(max_iter=n_iter, **shared), rows, codes)
 
 
+def _for_predictions(model: Model) -> Model:
+    """Return a forest that no draw reads without its donors."""
+    return model.without_donors() if isinstance(model, OneHotForest) else model
+
+
 def _fitted(model: Any, rows: FloatArray, target: Any) -> Model:
     fitted: Model = model.fit(rows, target)
     return fitted
 
 
-class MissForestImputer(ChainedTrees):
+@dataclass(frozen=True)
+class LeafDraws:
+    """Draw the missing cells of rows from the leaves of a chain's last forests.
+
+    Parameters
+    ----------
+    marginals : Marginals
+        Where the cells start.
+    seen : list of ndarray
+        The distinct observed codes of each column, in rising order.
+    """
+
+    marginals: Marginals
+    seen: list[FloatArray]
+
+    @classmethod
+    def from_values(cls, values: FloatArray) -> LeafDraws:
+        """Learn from codes of shape (n_rows, n_columns), NaN where missing."""
+        seen = [np.unique(column[~np.isnan(column)]) for column in values.T]
+        return cls(Marginals.from_values(values), seen)
+
+    def draw(self, chain: Chain, values: FloatArray, seed: int) -> FloatArray:
+        """Return codes without a hole; a row's depend on the seed and on the row alone.
+
+        Parameters
+        ----------
+        chain : Chain
+            Fitted on the same rows; the forests of its last round are used, in their order.
+        values : ndarray of shape (n_rows, n_columns)
+            Codes, NaN where missing.
+        seed : int
+            Decides the draws.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns)
+        """
+        holes = [np.flatnonzero(column) for column in np.isnan(values).T]
+        layout = chain.layout
+        cells = layout.scaled(self.marginals.fill_rows(values, seed))
+        for number in range(_DRAW_ROUNDS):
+            uniforms = row_uniforms(values, seed + number + 1)
+            for column, model in chain.rounds[-1].items():
+                rows = holes[column]
+                # A constant that nothing predicts is no draw: such a cell keeps the observed value it started from.
+                if len(rows) and isinstance(model, OneHotForest):
+                    others = cells[rows[:, None], layout.sources(column)]
+                    cells[rows, column] = model.draw(others, uniforms[rows, column])
+        return np.clip(self._observed(layout.restored(cells)), layout.low, layout.high)
+
+    def _observed(self, codes: FloatArray) -> FloatArray:
+        """Return the observed codes that drawn ones are, up to their rounding."""
+        return np.column_stack([_nearest(seen, codes[:, k]) for k, seen in enumerate(self.seen)])
+
+
+def _nearest(known: FloatArray, codes: FloatArray) -> FloatArray:
+    """Return the one of `known`, which is in rising order, that is closest to each code."""
+    place = np.searchsorted(known, codes)
+    below, above = known[np.maximum(place - 1, 0)], known[np.minimum(place, len(known) - 1)]
+    return np.where(codes - below <= above - codes, below, above)
+
+
+class MissForestImputer(DrawsMixin, ChainedTrees):
     """Fill each column by a random forest on the others, round after round (MissForest).
 
     Parameters
@@ -191,10 +272,18 @@ class MissForestImputer(ChainedTrees):
     with those of the last alone the error on Letter was 2 to 3 % higher. When fewer than `max_rounds` were kept, the
     last is repeated until a row no longer changes. `transform` treats the rows of the fit in the same way.
 
+    `draw` takes missing cells from leaves: a row is led down one random tree of the column's last forest, and one of
+    the training values in its leaf, of those that the tree was grown on, becomes the cell. Cells start as draws from
+    their column, and each is drawn ten times in turn with the others as they are then. What is drawn is therefore
+    always an observed value. The forests learned from rows that were filled with means; they are the same for all
+    draws, whose spread is too small when there are few rows.
+
     References
     ----------
     D. J. Stekhoven and P. Bühlmann, "MissForest: non-parametric missing value imputation for mixed-type data",
     Bioinformatics 28(1), 2012.
+    L. L. Doove, S. van Buuren and E. Dusseldorp, "Recursive partitioning for missing data imputation in the presence
+    of interaction effects", Computational Statistics and Data Analysis 72, 2014.
 
     Examples
     --------
@@ -237,6 +326,16 @@ class MissForestImputer(ChainedTrees):
 
     def _learner(self) -> Learner:
         return Forests(self.n_trees, self.min_leaf, self.max_features, self.max_rows, self.n_jobs)
+
+    def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
+        draws = LeafDraws.from_values(values)
+        super()._fit_values(values, columns, low, high)
+        for models in self.chain_.rounds[:-1] if self.chain_ else ():
+            models.update({k: _for_predictions(model) for k, model in models.items()})
+        self.draws_ = draws
+
+    def _draw_values(self, values: FloatArray, number: int, seed: int) -> FloatArray:
+        return values if self.chain_ is None else self.draws_.draw(self.chain_, values, seed)
 
 
 class BoostedImputer(ChainedTrees):

@@ -234,6 +234,8 @@ CONSTRAINTS: dict[str, Interval | Options] = {
     "scaling": Options((None, "range", "auto")),
     "unseen": Options(("error", "missing")),
     "restore_integers": Options((True, False)),
+    "n_models": Interval(int, 1),
+    "calibrate": Options((True, False)),
     "add_indicator": Options((True, False)),
     "keep_empty_features": Options((True, False)),
     "verbose": Options((True, False, 0, 1)),

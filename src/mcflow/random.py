@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Streams", "hash_rows", "row_uniforms", "seed_from"]
+__all__ = ["Streams", "cell_uniforms", "hash_rows", "row_uniforms", "seed_from"]
 
 import numpy as np
 import numpy.typing as npt
@@ -133,3 +133,36 @@ def row_uniforms(values: FloatArray, seed: int) -> FloatArray:
     with np.errstate(over="ignore"):
         words = _mix(np.add(hash_rows(values, seed)[:, None], steps * _GOLDEN, dtype=np.uint64))
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def cell_uniforms(
+    hashes: npt.NDArray[np.uint64], columns: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+) -> FloatArray:
+    """Return uniform numbers for chosen cells of hashed rows, several of each.
+
+    Parameters
+    ----------
+    hashes : ndarray of shape (n_cells,)
+        Of each cell's row, by `hash_rows`.
+    columns : ndarray of shape (n_cells,)
+        Each cell's column, or anything else that tells cells of a row apart; at least 0.
+    numbers : ndarray of shape (n_numbers,)
+        Of the series, at least 0: draws, or steps.
+
+    Returns
+    -------
+    ndarray of shape (n_numbers, n_cells)
+        Float64, inside (0, 1).
+
+    Examples
+    --------
+    >>> hashes = hash_rows(np.array([[1.0, np.nan]]), 0)
+    >>> first = cell_uniforms(hashes, np.array([1]), np.arange(3))
+    >>> bool((cell_uniforms(hashes, np.array([1]), np.array([2])) == first[2:]).all())
+    True
+    """
+    with np.errstate(over="ignore"):
+        cells = _mix(hashes + (columns.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        series = _mix((numbers.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        words = _mix(cells ^ series[:, None])
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

@@ -24,7 +24,7 @@ from mcflow.cli.app import main
 from mcflow.config import PRESETS
 from mcflow.errors import ParameterError, TrainingError
 from mcflow.flows.marginals import PointMarginals
-from mcflow.imputers.masked_model import NORMAL_ROWS
+from mcflow.imputers.blending import NORMAL_ROWS
 from mcflow.training.density import look
 
 ROOT = Path(__file__).parents[2]

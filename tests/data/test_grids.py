@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mcflow.data.grids import ATOM_SHARE, MAX_PLACES, TableGrid
+from mcflow.data.grids import ATOM_SHARE, MAX_PLACES, TAILS, TableGrid
 from mcflow.data.schema import Column
 
 
@@ -74,8 +74,9 @@ def test_points_of_many_values_are_quantiles_that_were_observed() -> None:
     values = np.random.default_rng(0).normal(size=(501, 1))
     grid = grid_of(values, n_points=11)
     points = grid.numbers(own(grid, "points")[:, None])[:, 0]
-    wanted = np.sort(values[:, 0])[::50]
-    np.testing.assert_allclose(points, wanted, rtol=1e-12, atol=1e-12)
+    ranks = np.unique(np.rint(500 * np.r_[np.linspace(0, 1, 11), TAILS]).astype(int))
+    np.testing.assert_allclose(points, np.sort(values[:, 0])[ranks], rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(grid.codes[0], np.sort(values[:, 0])[ranks])
     assert grid.discrete.tolist() == [False]
     assert (np.diff(own(grid, "points")) > 0).all()
 
@@ -111,15 +112,37 @@ def test_grid_without_knots_has_no_piece_between_any() -> None:
     values = np.random.default_rng(0).normal(size=(90, 1))
     grid = grid_of(values, n_knots=0)
     assert grid.n_knots.tolist() == [1]
-    assert grid.n_points.tolist() == [32]
+    assert 32 <= grid.n_points[0] <= 32 + len(TAILS)
 
 
 def test_shorter_columns_are_padded_with_their_last_value() -> None:
     rng = np.random.default_rng(0)
     grid = grid_of(rng.choice([0.0, 1.0], 100), rng.normal(size=100))
-    assert grid.points.shape == (2, 32)
-    assert grid.n_points.tolist() == [2, 32]
+    assert grid.points.shape[1] == grid.n_points[1] >= 32
+    assert grid.n_points[0] == 2
     assert (grid.points[0, 1:] == grid.points[0, 1]).all()
+
+
+def test_value_that_many_cells_share_is_an_atom_among_numbers() -> None:
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(3000) < 0.3, 0.5, rng.normal(size=3000))[:, None]
+    grid = grid_of(values)
+    (place,) = np.flatnonzero(grid.atoms[0])
+    assert grid.codes[0, place] == 0.5
+    # Cells beside it belong to it in part; quantiles stand so near to it that most of its cells are at the value.
+    assert 0.9 < grid.atoms[0, place] < 1
+    assert not grid.discrete[0]
+    assert not grid_of(rng.normal(size=3000)).atoms.any()
+
+
+def test_share_of_an_atom_is_that_of_its_cells_by_counting() -> None:
+    values = np.r_[np.zeros(40), np.full(20, 0.25), np.linspace(1, 100, 500)][:, None]
+    grid = grid_of(values, n_points=8)
+    points = grid.codes[0, : grid.n_points[0]]
+    between = values[(values > points[0]) & (values < points[1])]
+    expected = 40 / (40 + ((points[1] - between) / (points[1] - points[0])).sum())
+    assert points[0] == 0
+    np.testing.assert_allclose(grid.atoms[0, 0], expected, rtol=1e-12)
 
 
 def test_levels_have_their_codes_as_units_and_back() -> None:

@@ -183,3 +183,55 @@ def test_units_are_finite_for_scores_far_out(marginals, p) -> None:
     drawn = marginals.units_at(scores, p.expand(3, -1, -1))
     torch.testing.assert_close(drawn[:2], torch.stack([POINTS[:, 0], POINTS[:, -1]]))
     assert drawn.isfinite().all()
+
+
+# --- numbers of which some stand at one value
+
+
+@pytest.fixture
+def mixed() -> tuple[PointMarginals, Tensor]:
+    """Return a column whose third point is an atom in most of its cells, and probabilities."""
+    points = torch.tensor([[-2.0, -1.0, 0.5, 0.75, 3.0]])
+    atoms = torch.tensor([[0.0, 0.0, 0.8, 0.0, 0.0]])
+    return PointMarginals(points, torch.tensor([5]), atoms), torch.tensor([[[0.1, 0.2, 0.4, 0.2, 0.1]]])
+
+
+def test_mass_of_an_atom_and_the_density_around_it_make_one(mixed) -> None:
+    marginals, p = mixed
+    marginals = marginals.double()
+    cells = torch.linspace(-2, 3, 50_001, dtype=torch.float64)[:, None] + 1e-5
+    density = marginals.log_density(cells, p.double().expand(len(cells), -1, -1)).exp()
+    between = torch.trapezoid(density[:, 0], cells[:, 0])
+    at = marginals.log_density(torch.tensor([[0.5]]).double(), p.double()).exp()
+    assert float(at) == pytest.approx(0.4 * 0.8, rel=1e-6)
+    assert float(between) == pytest.approx(1 - 0.4 * 0.8, abs=1e-4)
+
+
+def test_scores_within_an_atom_run_through_its_mass_and_come_back_to_it(mixed) -> None:
+    marginals, p = mixed
+    uniforms = torch.tensor([[0.0], [0.5], [1.0]])
+    units, many = torch.full((3, 1), 0.5), p.expand(3, -1, -1)
+    scores, _ = marginals.scores(units, many, uniforms)
+    reached = torch.special.ndtr(scores)[:, 0]
+    assert float(reached[2] - reached[0]) == pytest.approx(0.32, abs=1e-5)
+    places, back = marginals.places_at(scores[1:2], p)
+    assert (int(places), float(back)) == (2, 0.5)
+
+
+def test_cells_beside_an_atom_have_no_place_and_come_back(mixed) -> None:
+    marginals, p = mixed
+    units = torch.tensor([[-1.7], [0.3], [0.6], [2.5]])
+    scores, _ = marginals.scores(units, p.expand(4, -1, -1), torch.rand(4, 1))
+    places, back = marginals.places_at(scores, p.expand(4, -1, -1))
+    torch.testing.assert_close(back, units, atol=1e-4, rtol=0)
+    assert (places == -1).all()
+    assert marginals.at_atoms(units).sum() == 0
+
+
+def test_shares_at_an_atom_are_those_of_many_draws(mixed) -> None:
+    marginals, p = mixed
+    scores = torch.special.ndtri((torch.arange(20_000) + 0.5) / 20_000)[:, None]
+    drawn = marginals.units_at(scores, p.expand(len(scores), -1, -1))
+    assert float((drawn == 0.5).float().mean()) == pytest.approx(0.32, abs=1e-3)
+    assert float(drawn.mean()) == pytest.approx(float((p[0] * marginals.means()).sum()), abs=1e-3)
+    assert (drawn.diff(dim=0) >= 0).all()

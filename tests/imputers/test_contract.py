@@ -86,7 +86,7 @@ def test_equal_batches_give_equal_bits(fitted, table) -> None:
 def test_batches_within_transform_do_not_change_the_answer(fitted, table, monkeypatch) -> None:
     whole = fitted.transform(table)
     monkeypatch.setattr("mcflow.training.stages.ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("mcflow.imputers.masked_model.LOGITS_AT_ONCE", 8 * 4 * 32 * 7)
+    monkeypatch.setattr("mcflow.imputers.masked_draws.LOGITS_AT_ONCE", 8 * 4 * 32 * 7)
     np.testing.assert_allclose(fitted.transform(table), whole, rtol=0, atol=1e-5)
 
 

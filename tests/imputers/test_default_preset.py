@@ -159,10 +159,10 @@ def test_noise_beside_what_can_be_learned_spoils_neither() -> None:
 
 def test_blend_weighs_four_estimates_and_its_means_are_those_of_the_columns(table) -> None:
     model = small().fit(table).model_
-    assert model.weights.shape == (4, 4)
-    assert (model.weights >= 0).all()
-    np.testing.assert_allclose(model.weights.sum(axis=1), 1, rtol=1e-12)
-    np.testing.assert_allclose(model.grid.numbers(model.means[None])[0], np.nanmean(table, axis=0), rtol=1e-9)
+    assert model.blend.weights.shape == (4, 4)
+    assert (model.blend.weights >= 0).all()
+    np.testing.assert_allclose(model.blend.weights.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(model.grid.numbers(model.blend.means[None])[0], np.nanmean(table, axis=0), rtol=1e-9)
 
 
 def test_fill_is_the_blend_of_its_four_estimates(table) -> None:
@@ -170,14 +170,14 @@ def test_fill_is_the_blend_of_its_four_estimates(table) -> None:
     imputer = small(bounds=dict.fromkeys(range(4), (None, None))).fit(table)
     model, holes = imputer.model_, np.isnan(table)
     parts = []
-    weights = model.weights
+    weights = model.blend.weights
     for k in range(4):
-        model.weights = np.tile(np.eye(4)[k], (4, 1))
+        model.blend.weights = np.tile(np.eye(4)[k], (4, 1))
         parts.append(imputer.transform(table)[holes])
-    model.weights = weights
+    model.blend.weights = weights
     columns = holes.nonzero()[1]
     np.testing.assert_allclose(parts[2], np.nanmean(table, axis=0)[columns], rtol=1e-9)
-    normal = model.codec.decode(model.normal.conditional(model.codec.encode(table)))[holes]
+    normal = model.blend.codec.decode(model.blend.normal.conditional(model.blend.codec.encode(table)))[holes]
     np.testing.assert_allclose(parts[3], normal, rtol=1e-9, atol=1e-12)
     blended = sum(weights[columns, k] * part for k, part in enumerate(parts))
     np.testing.assert_allclose(imputer.transform(table)[holes], blended, rtol=1e-6, atol=1e-9)

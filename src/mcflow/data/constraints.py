@@ -160,7 +160,7 @@ class Constraints:
         self._merge_bounds()
         self._check_values_left()
 
-    def apply(self, values: FloatArray, missing: BoolArray) -> FloatArray:
+    def apply(self, values: FloatArray, missing: BoolArray, *, rules: bool = True) -> FloatArray:
         """Move the fills of missing cells to where they may be.
 
         Parameters
@@ -169,6 +169,8 @@ class Constraints:
             Raw fills where missing, observed values elsewhere. NaN stays NaN and binds no other cell.
         missing : ndarray of bool of shape (n_rows, n_columns)
             Cells that may be changed.
+        rules : bool, default=True
+            Whether rules between columns are kept too. Ends of intervals are no rows, so none are between them.
 
         Returns
         -------
@@ -184,11 +186,11 @@ class Constraints:
         """
         result = np.array(values, dtype=np.float64)
         open_cells = missing & ~np.isnan(result)
-        for column in self._alone:
+        for column in self._alone if rules else [*self._alone, *self._order]:
             rows = np.flatnonzero(open_cells[:, column])
             domain = self._domains[column]
             result[rows, column] = domain.settle(result[rows, column], domain.low, domain.high)
-        if self._order:
+        if self._order and rules:
             rows = np.flatnonzero(open_cells[:, self._order].any(axis=1))
             result[rows] = self._apply_rules(result[rows], open_cells[rows])
         return result

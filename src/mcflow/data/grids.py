@@ -6,6 +6,7 @@ __all__ = ["TableGrid"]
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -26,8 +27,15 @@ SMALL, SMALLEST, LEAST_SPREAD = 0.1, 1e-9, 1e-6
 #: Share of a column's cells with one value from which that value is an atom.
 ATOM_SHARE = 0.02
 
+#: Share of a column's cells with one value from which a cell may be at exactly that value; among even quantiles such a
+#: value is always a point.
+POINT_SHARE = 0.033
+
+#: Quantiles that are points beside the even ones: the tails of long-tailed columns are wide.
+TAILS = (0.001, 0.005, 0.01, 0.99, 0.995, 0.999)
+
 #: The arrays that every grid has, and those that each column of levels has.
-NAMES = ("centre", "spread", "bends", "knots", "points", "n_knots", "n_points", "discrete")
+NAMES = ("centre", "spread", "bends", "knots", "points", "codes", "atoms", "n_knots", "n_points")
 LEVEL_NAMES = ("places", "answers", "shares")
 
 
@@ -46,10 +54,13 @@ class TableGrid:
         In units, rising, the last repeated where a column has fewer.
     points : ndarray of shape (n_columns, n_points)
         Values that a cell may be at, in units, likewise.
+    codes : ndarray of shape (n_columns, n_points)
+        The same as codes, to the last bit as they were read; the place for levels.
+    atoms : ndarray of shape (n_columns, n_points)
+        The share of each point's cells that are at exactly this value: 1 where all distinct values are points, 0 where
+        few cells share a value.
     n_knots, n_points : ndarray of shape (n_columns,)
         How many of them are the column's own.
-    discrete : ndarray of bool of shape (n_columns,)
-        Columns whose distinct values are all points.
     places : tuple of (ndarray or None)
         For each column of levels, the place of every level among the points.
     answers : tuple of (ndarray or None)
@@ -68,9 +79,10 @@ class TableGrid:
     bends: FloatArray
     knots: FloatArray
     points: FloatArray
+    codes: FloatArray
+    atoms: FloatArray
     n_knots: Array
     n_points: Array
-    discrete: Array
     places: tuple[Array | None, ...]
     answers: tuple[Array | None, ...]
     shares: tuple[FloatArray | None, ...]
@@ -97,24 +109,36 @@ class TableGrid:
         levels: list[tuple[Array, Array, FloatArray] | None] = [None] * len(columns)
         knots: list[FloatArray] = []
         points: list[FloatArray] = []
+        codes: list[FloatArray] = []
+        atoms: list[FloatArray] = []
         for k, column in enumerate(columns):
             seen = np.sort(values[~np.isnan(values[:, k]), k])
             if column.kind in LEVEL_KINDS:
                 levels[k] = here = _level_places(seen, len(column.levels))
                 knots.append(np.arange(float(len(here[1]))))
                 points.append(knots[-1])
+                codes.append(knots[-1])
+                atoms.append(np.ones(len(codes[-1])))
                 continue
             centre[k], spread[k] = _centre_and_spread(seen)
             bends[k] = _bend(seen, centre[k], spread[k])
             units = (seen - centre[k]) / spread[k]
             knots.append(_with_atoms(units, _some_of(units, n_knots)) if n_knots > 1 else units[:1])
-            points.append(_some_of(units, n_points))
-        discrete = np.array([len(_distinct(values[:, k])) <= n_points for k in range(len(columns))], dtype=bool)
-        discrete |= np.array([places is not None for places in levels], dtype=bool)
+            codes.append(_some_of(seen, n_points, TAILS))
+            atoms.append(_atom_shares(seen, codes[-1]))
+            points.append((codes[-1] - centre[k]) / spread[k])
         padded_knots, own_knots = _padded(knots)
         padded_points, own_points = _padded(points)
+        all_codes, all_atoms = _padded(codes)[0], _padded(atoms, mode="constant")[0]
         by_name = (tuple(found and found[part] for found in levels) for part in range(3))
-        return cls(centre, spread, bends, padded_knots, padded_points, own_knots, own_points, discrete, *by_name)
+        points_of = (padded_knots, padded_points, all_codes, all_atoms, own_knots, own_points)
+        return cls(centre, spread, bends, *points_of, *by_name)
+
+    @property
+    def discrete(self) -> Array:
+        """Tell which columns can be at their points only, of shape (n_columns,)."""
+        found: Array = (self.atoms == 1).sum(axis=1) == self.n_points
+        return found
 
     def units(self, values: FloatArray) -> FloatArray:
         """Turn codes into units; NaN stays NaN."""
@@ -166,16 +190,25 @@ def _bend(seen: FloatArray, centre: float, spread: float) -> FloatArray:
     return np.array([spread / small, centre / small, read.mean(), max(read.std(), LEAST_SPREAD)])
 
 
-def _distinct(values: FloatArray) -> FloatArray:
-    return np.unique(values[~np.isnan(values)])
-
-
-def _some_of(seen: FloatArray, most: int) -> FloatArray:
-    """Return the distinct values when they are few, else quantiles that are values themselves."""
+def _some_of(seen: FloatArray, most: int, others: tuple[float, ...] = ()) -> FloatArray:
+    """Return the distinct values when they are few, else even quantiles and some others that are values themselves."""
     distinct = np.unique(seen)
     if len(distinct) <= most:
         return distinct
-    return np.unique(np.quantile(seen, np.linspace(0, 1, most), method="nearest"))
+    return np.unique(np.quantile(seen, [*np.linspace(0, 1, most), *others], method="nearest"))
+
+
+def _atom_shares(seen: FloatArray, points: FloatArray) -> FloatArray:
+    """Return which share of each point's cells is at exactly its value; a cell between two points belongs to both."""
+    distinct, counts = np.unique(seen, return_counts=True)
+    if len(distinct) == len(points):
+        return np.ones(len(points))
+    above = np.clip(np.searchsorted(points, distinct, side="right"), 1, len(points) - 1)
+    share = (distinct - points[above - 1]) / (points[above] - points[above - 1])
+    near = np.bincount(above, counts * share, len(points)) + np.bincount(above - 1, counts * (1 - share), len(points))
+    exact = counts[np.searchsorted(distinct, points)]
+    atoms: FloatArray = np.where(exact >= POINT_SHARE * len(seen), exact / np.maximum(near, 1e-12), 0.0)
+    return np.minimum(atoms, 1.0)
 
 
 def _with_atoms(seen: FloatArray, knots: FloatArray) -> FloatArray:
@@ -200,7 +233,7 @@ def _level_places(seen: FloatArray, n_levels: int) -> tuple[Array, Array, FloatA
     return places, answers, counts / np.bincount(places, weights=counts)[places]
 
 
-def _padded(lists: list[FloatArray]) -> tuple[FloatArray, Array]:
+def _padded(lists: list[FloatArray], mode: Literal["edge", "constant"] = "edge") -> tuple[FloatArray, Array]:
     longest = max((len(values) for values in lists), default=0)
-    padded = np.array([np.pad(values, (0, longest - len(values)), mode="edge") for values in lists])
+    padded = np.array([np.pad(values, (0, longest - len(values)), mode=mode) for values in lists])
     return padded.reshape(len(lists), longest), np.array([len(values) for values in lists], dtype=np.int64)

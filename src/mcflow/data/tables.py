@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-__all__ = ["FORMATS", "MISSING_MARKS", "TableFile", "as_fitted", "format_of", "read_table", "write_table"]
+__all__ = [
+    "FORMATS",
+    "MISSING_MARKS",
+    "TableFile",
+    "as_fitted",
+    "format_of",
+    "numbered",
+    "read_table",
+    "repeated",
+    "with_twins",
+    "write_table",
+]
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from mcflow.data.cells import MISSING_MARKS, observed
+from mcflow.data.csv_layout import CsvLayout
 from mcflow.data.csv_reader import CsvSource, read_csv
 from mcflow.data.csv_writer import write_csv
 from mcflow.data.files import replacing
@@ -89,6 +103,34 @@ def _ending(path: Path) -> str:
     return found
 
 
+def numbered(path: Path, number: int) -> Path:
+    """Return the name of one of several files that stand for one.
+
+    Parameters
+    ----------
+    path : Path
+        With an ending of `FORMATS`.
+    number : int
+        Which of them.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    ParameterError
+        When the ending is another one.
+
+    Examples
+    --------
+    >>> print(numbered(Path("rows.csv.gz"), 2))
+    rows.2.csv.gz
+    """
+    place = len(path.name) - len(_ending(path))
+    return path.with_name(f"{path.name[:place]}.{number}{path.name[place:]}")
+
+
 def read_table(path: Path) -> TableFile:
     """Read a CSV or Parquet file.
 
@@ -166,6 +208,68 @@ def _as_typed(typed: pa.ChunkedArray, text: pa.ChunkedArray, dtype: str) -> pa.C
     if dtype.startswith(_FRACTIONS) and pa.types.is_integer(typed.type):
         return typed.cast(pa.float64())
     return observed(text) if "string" in dtype and not pa.types.is_string(typed.type) else typed
+
+
+def repeated(source: TableFile, times: int) -> TableFile:
+    """Return a table with all its rows several times, one whole after the other, and their cells as they stood.
+
+    Parameters
+    ----------
+    source : TableFile
+        The rows once.
+    times : int
+        How often they are to be there.
+
+    Returns
+    -------
+    TableFile
+        Its file would hold the header once and the lines of the source after each other.
+    """
+    table = pa.concat_tables([source.table] * times)
+    if source.texts is None:
+        return replace(source, table=table)
+    csv = source.csv
+    if csv.layout is not None:
+        csv = replace(csv, layout=_repeated(csv.layout, times, csv.dialect.newline.encode()))
+    return replace(source, table=table, texts=pa.concat_tables([source.texts] * times), csv=csv)
+
+
+def _repeated(layout: CsvLayout, times: int, newline: bytes) -> CsvLayout:
+    text, head = layout.text, int(layout.starts[1]) if len(layout.starts) > 1 else len(layout.text)
+    lines = text[head:]
+    between = b"" if lines.endswith(b"\n" if b"\n" in text else b"\r") else newline
+    shifts = np.arange(times) * (len(lines) + len(between))
+    starts = (layout.starts[1:] + shifts[:, None]).ravel()
+    ends = (layout.ends[1:] + shifts[:, None, None]).reshape(-1, layout.n_columns)
+    return CsvLayout(
+        text[:head] + between.join([lines] * times),
+        np.concatenate([layout.starts[:1], starts]),
+        np.concatenate([layout.ends[:1], ends]),
+    )
+
+
+def with_twins(source: TableFile, twins: Mapping[str, str]) -> TableFile:
+    """Return a table with room for new columns that are to be written as others are.
+
+    Parameters
+    ----------
+    source : TableFile
+        Without them.
+    twins : mapping of str to str
+        For the name of each new column, that of the one whose type, date format, decimal mark and quotes it takes.
+
+    Returns
+    -------
+    TableFile
+        To write a table with the new columns by. They are empty, and in the text of a CSV file they are not there yet.
+    """
+    table, csv = source.table, source.csv
+    for new, old in twins.items():
+        kind = table.schema.field(old).type
+        table = table.append_column(new, pa.chunked_array([pa.nulls(table.num_rows, kind)]))
+    spellings = dict(csv.spellings) | {new: csv.spelling(old) for new, old in twins.items()}
+    quoted = dict(csv.quoted) | {new: csv.quoted.get(old) for new, old in twins.items()}
+    return replace(source, table=table, csv=replace(csv, spellings=spellings, quoted=quoted))
 
 
 def write_table(path: Path, filled: pa.Table, source: TableFile) -> None:

@@ -26,7 +26,8 @@ class ConditionalFlow(nn.Module):
         z_D = e_D, \qquad z_j = e_j \exp s_j(e_D, m, c) + t_j(e_D, m, c), \qquad
         \log p(e) = \log N(z; 0, I) + \sum_j s_j
 
-    with the choice m and a projection of H's context c. A cell that is not chosen is zero on both sides.
+    with the choice m and a projection of H's context c. A cell that is not chosen is zero on both sides. Before the
+    first coupling every column's scores are divided by a deviation of their own.
 
     Parameters
     ----------
@@ -62,6 +63,7 @@ class ConditionalFlow(nn.Module):
     """
 
     masks: Tensor
+    scale: Tensor
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class ConditionalFlow(nn.Module):
         if generator is not None and n_columns and n_couplings:
             masks = draw_masks(n_couplings, n_columns, generator)
         self.register_buffer("masks", masks)
+        self.register_buffer("scale", torch.ones(n_columns))
         self.project = nn.Parameter(_drawn(n_context, n_projected, generator))
         sizes = [(2 * n_columns + n_projected, width), (width, width), (width, 2 * n_columns)]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
@@ -86,6 +89,10 @@ class ConditionalFlow(nn.Module):
             for k, (n_in, n_out) in enumerate(sizes):
                 self.weights.append(nn.Parameter(_drawn(n_in, n_out, generator if k < 2 else None)))
                 self.biases.append(nn.Parameter(torch.zeros(n_out)))
+
+    def standardise(self, scale: Tensor) -> None:
+        """Say which deviation the scores of each column have, of shape (n_columns,)."""
+        self.scale.copy_(scale)
 
     def forward(self, scores: Tensor, chosen: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """Map scores to the latent space.
@@ -106,8 +113,8 @@ class ConditionalFlow(nn.Module):
         log_det : Tensor of shape (n_rows,)
             The logarithm of the determinant of the Jacobian over the chosen cells.
         """
-        there, marks, z, given = self._enter(scores, chosen, context)
-        log_det = torch.zeros_like(z[:, :0].sum(1))
+        there, marks, z, given = self._enter(scores / self.scale, chosen, context)
+        log_det = -(marks * self.scale.log()).sum(1)
         for k in range(len(self.masks)):
             log_scale, shift = self._coupling(k, z, marks, given, there)
             z = z * log_scale.exp() + shift
@@ -120,7 +127,7 @@ class ConditionalFlow(nn.Module):
         for k in reversed(range(len(self.masks))):
             log_scale, shift = self._coupling(k, scores, marks, given, there)
             scores = (scores - shift) * (-log_scale).exp()
-        return scores
+        return self.scale * scores
 
     def log_prob(self, scores: Tensor, chosen: Tensor, context: Tensor) -> Tensor:
         """Return the joint log-density of the chosen scores, of shape (n_rows,); see `forward` for the parameters."""

@@ -20,13 +20,14 @@ LEAST_DENSITY = 1e-12
 #: What stands for a length of zero where it divides, and for a square of zero under a root.
 LEAST_LENGTH, LEAST_SQUARE = 1e-12, 1e-30
 
-#: Share of an end's size by which round-off may carry a cell beyond it.
+#: Share of a point's size by which round-off may carry a cell away from it.
 ROUND_OFF = 1e-5
 
 
 class _Bin(NamedTuple):
     """The piece of its column's distribution that a cell is in, all of shape (n_rows, n_columns)."""
 
+    atom: Tensor  # whether it is a single value
     start: Tensor  # where it begins, in units
     gap: Tensor  # how long it is; 1 for an atom
     left: Tensor  # heights of the density at both ends; an atom's mass twice
@@ -38,11 +39,11 @@ class _Bin(NamedTuple):
 class PointMarginals(nn.Module):
     r"""The distribution of each cell alone, as a density with exact cumulative function and inverse.
 
-    A column whose values are all points has an atom of mass :math:`p_k` at each. Any other has a sum of hats, each a
-    triangle of area :math:`p_k` over the two pieces beside point k (over one at the ends), that is a density which
-    runs straight between the heights
+    The probability :math:`p_k` of a point is an atom of mass :math:`a_k p_k` at the point itself and a hat, a triangle
+    of area :math:`(1 - a_k) p_k` over the two pieces beside it (over one at the ends). The hats sum up to a density
+    that runs straight between the heights
 
-    .. math:: f_k = \frac{2 p_k}{x_{k+1} - x_{k-1}}, \qquad x_{-1} = x_0, \quad x_n = x_{n-1}
+    .. math:: f_k = \frac{2 (1 - a_k) p_k}{x_{k+1} - x_{k-1}}, \qquad x_{-1} = x_0, \quad x_n = x_{n-1}
 
     Parameters
     ----------
@@ -50,15 +51,16 @@ class PointMarginals(nn.Module):
         In units, rising, the last repeated as padding.
     n_points : Tensor of shape (n_columns,)
         How many points are a column's own.
-    discrete : Tensor of shape (n_columns,)
-        Boolean, True where a column can be at its points only. A column with one point is so in any case.
+    atoms : Tensor of shape (n_columns,) or (n_columns, n_points)
+        The shares :math:`a_k`: True or 1 for a column that can be at its points only, numbers between 0 and 1 for
+        points that many cells share, and 0 elsewhere. A column with one point is an atom in any case.
 
     Notes
     -----
     The normal score of a cell is :math:`e = \Phi^{-1}(F(x))`. The cumulative function F is quadratic between points.
-    Within an atom a uniform number v says where: :math:`F(k-) + v p_k`. Masses are counted from the nearer end, so
+    Within an atom a uniform number v says where: :math:`F(k-) + v a_k p_k`. Masses are counted from the nearer end, so
     that float32 holds for both tails. Scores end at ±6. A density or mass is at least 1e-12, which is also what a
-    cell beyond the outermost points of a continuous column gets; a cell between atoms counts as the nearest.
+    cell beyond the outermost points of a column gets; in a column of nothing but atoms a cell counts as the nearest.
 
     Examples
     --------
@@ -75,32 +77,35 @@ class PointMarginals(nn.Module):
 
     points: Tensor
     n_points: Tensor
-    discrete: Tensor
+    atoms: Tensor
     gaps: Tensor
     steepness: Tensor
-    edges: Tensor
-    last: Tensor
+    middles: Tensor
 
-    def __init__(self, points: Tensor, n_points: Tensor, discrete: Tensor) -> None:
+    def __init__(self, points: Tensor, n_points: Tensor, atoms: Tensor) -> None:
         super().__init__()
-        points = points.float()
-        discrete = discrete.bool() | (n_points < 2)
-        own = torch.arange(points.shape[1]) < n_points[:, None]
+        points = points.float().contiguous()
+        own = torch.arange(points.shape[1], device=points.device) < n_points[:, None]
+        atoms = (atoms[:, None] if atoms.ndim == 1 else atoms).float().expand(points.shape)
+        atoms = torch.where(n_points[:, None] < 2, 1.0, atoms) * own
         gaps = functional.pad(points.diff(dim=1), (0, 1))
         widths = gaps + functional.pad(gaps, (1, -1))
         steepness = torch.where(widths > 0, 2 / widths.clamp(min=LEAST_LENGTH), 0.0)
         middles = points[:, :-1] / 2 + points[:, 1:] / 2
         self.register_buffer("points", points)
         self.register_buffer("n_points", n_points)
-        self.register_buffer("discrete", discrete)
-        here = discrete[:, None]
-        self.register_buffer("gaps", torch.where(here, own.float(), gaps), persistent=False)
-        self.register_buffer("steepness", torch.where(here, 1.0, steepness) * own, persistent=False)
-        self.register_buffer("edges", torch.where(here, middles, points[:, 1:]).contiguous(), persistent=False)
-        self.register_buffer("last", n_points - 1 - (~discrete).long(), persistent=False)
+        self.register_buffer("atoms", atoms.contiguous())
+        self.register_buffer("gaps", gaps, persistent=False)
+        self.register_buffer("steepness", steepness * (1 - atoms) * own, persistent=False)
+        self.register_buffer("middles", middles.contiguous(), persistent=False)
+
+    @property
+    def discrete(self) -> Tensor:
+        """Tell which columns can be at their points only, of shape (n_columns,)."""
+        return (self.steepness == 0).all(1)
 
     def log_density(self, units: Tensor, p: Tensor) -> Tensor:
-        """Return the log of each cell's density, or of its mass in a discrete column.
+        """Return the log of each cell's density, or of its mass at an atom.
 
         Parameters
         ----------
@@ -113,10 +118,9 @@ class PointMarginals(nn.Module):
         -------
         Tensor of shape (n_rows, n_columns)
         """
-        here = self._bin_of(units)
-        left, right = self._ends(p * self.steepness, here)
-        t = _share(units, _own(self.points, here), _own(self.gaps, here))
-        return self._log_height(units, torch.lerp(left, right, t))
+        piece = self._piece(p, *self._masses(p), self._bin_of(units))
+        t = _share(units, piece.start, piece.gap)
+        return self._log_height(units, torch.lerp(piece.left, piece.right, t))
 
     def scores(self, units: Tensor, p: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
         r"""Turn cells into normal scores.
@@ -128,7 +132,7 @@ class PointMarginals(nn.Module):
         p : Tensor of shape (n_rows, n_columns, n_points)
             Probabilities of the points; those of the padding are ignored.
         uniforms : Tensor of shape (n_rows, n_columns)
-            In [0, 1]: where in its mass the cell of a discrete column is. Others do not read it.
+            In [0, 1]: where in its mass a cell at an atom is. Others do not read it.
 
         Returns
         -------
@@ -138,9 +142,8 @@ class PointMarginals(nn.Module):
             The log-density of the cell less that of its score, so that
             :math:`\log p(x) = \log p(e) + \sum_j (\log f_j(x_j) - \log N(e_j))` over any cells.
         """
-        heights = p * self.steepness
-        piece = self._piece(heights, *self._masses(heights), self._bin_of(units))
-        t = torch.where(self.discrete, uniforms, _share(units, piece.start, piece.gap))
+        piece = self._piece(p, *self._masses(p), self._bin_of(units))
+        t = torch.where(piece.atom, uniforms, _share(units, piece.start, piece.gap))
         s, rise = 1 - t, (piece.right - piece.left) / 2
         low = piece.below + piece.gap * t * (piece.left + rise * t)
         high = piece.above + piece.gap * s * (piece.right - rise * s)
@@ -148,6 +151,22 @@ class PointMarginals(nn.Module):
         scores = torch.special.ndtri(tail) * torch.where(low < high, 1.0, -1.0)
         log_height = self._log_height(units, torch.lerp(piece.left, piece.right, t))
         return scores, log_height + 0.5 * (scores.square() + math.log(2 * math.pi))
+
+    def at(self, columns: Tensor) -> PointMarginals:
+        """Return the distributions of single cells, of shape (n_cells,), as those of one row with as many columns."""
+        return PointMarginals(self.points[columns], self.n_points[columns], self.atoms[columns])
+
+    def at_atoms(self, units: Tensor) -> Tensor:
+        """Tell which cells are at an atom, of shape (n_rows, n_columns)."""
+        return self._bin_of(units) % 2 == 0
+
+    def means(self) -> Tensor:
+        """Return the mean of each point's part of the distribution, of shape (n_columns, n_points)."""
+        before = functional.pad(self.points, (1, -1))
+        before[:, 0] = self.points[:, 0]
+        after = functional.pad(self.points, (-1, 1))
+        after[:, -1] = self.points[:, -1]
+        return torch.lerp((before + self.points + after) / 3, self.points, self.atoms)
 
     def units_at(self, scores: Tensor, p: Tensor) -> Tensor:
         """Turn normal scores into cells: undo `scores`.
@@ -162,15 +181,17 @@ class PointMarginals(nn.Module):
         Returns
         -------
         Tensor of shape (n_rows, n_columns)
-            In units; a point where the column is discrete.
+            In units.
         """
+        return self.places_at(scores, p)[1]
+
+    def places_at(self, scores: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the number of the point of each score that is at an atom, -1 elsewhere, and what `units_at` gives."""
         tail, lower = torch.special.ndtr(-scores.abs()), scores <= 0
-        heights = p * self.steepness
-        below, above = self._masses(heights)
+        below, above = self._masses(p)
         from_here = functional.pad(above, (1, -1), value=1.0)
         reached = torch.where(lower[..., None], below <= tail[..., None], from_here > tail[..., None])
-        here = (reached.sum(-1) - 1).clamp(min=0).minimum(self.last)
-        piece = self._piece(heights, below, above, here)
+        piece = self._piece(p, below, above, here := self._with_mass((reached.sum(-1) - 1).clamp(min=0)))
         near = torch.where(lower, piece.left, piece.right)
         far = torch.where(lower, piece.right, piece.left)
         rest = (tail - torch.where(lower, piece.below, piece.above)).clamp(min=0)
@@ -178,30 +199,47 @@ class PointMarginals(nn.Module):
         root = (near.square() + 2 * (far - near) * rest).clamp(min=LEAST_SQUARE).sqrt()
         way = (2 * rest / (near + root)).clamp(0, 1)
         moved = piece.start + piece.gap * torch.where(lower, way, 1 - way)
-        return torch.where(self.discrete, piece.start, moved)
+        return torch.where(piece.atom, here // 2, -1), torch.where(piece.atom, piece.start, moved)
+
+    def _with_mass(self, here: Tensor) -> Tensor:
+        """Return the nearest piece with a mass: what is after the last point has none, nor have atoms that are not."""
+        last = 2 * self.n_points - 2
+        here = here.minimum(last)
+        point = here // 2
+        gap = (2 * point + 1).minimum(last - 1).clamp(min=0)
+        empty_atom = (here % 2 == 0) & (_own(self.atoms, point) == 0)
+        here = torch.where(empty_atom, gap, here)
+        return torch.where((here % 2 == 1) & self.discrete, here - 1, here)
 
     def _bin_of(self, units: Tensor) -> Tensor:
-        """Return the number of the piece or atom that each cell is in."""
-        found = torch.searchsorted(self.edges, units.mT.contiguous().to(self.edges.dtype), right=True)
-        return found.mT.minimum(self.last)
+        """Return the number of each cell's piece: 2 k for the atom at point k, 2 k + 1 for what lies after it."""
+        cells = units.mT.contiguous().to(self.points.dtype)
+        last = self.n_points - 1
+        nearest = torch.searchsorted(self.middles, cells, right=True).mT.minimum(last)
+        gap = torch.searchsorted(self.points, cells, right=True).mT.sub(1).clamp(min=0).minimum((last - 1).clamp(min=0))
+        point = _own(self.points, nearest)
+        close = (units - point).abs() <= ROUND_OFF * point.abs().clamp(min=ROUND_OFF)
+        atom = self.discrete | (close & (_own(self.atoms, nearest) > 0))
+        return torch.where(atom, 2 * nearest, 2 * gap + 1)
 
-    def _masses(self, heights: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mass before and after each bin, of shape (n_rows, n_columns, n_points), each by its own sum."""
-        right = torch.where(self.discrete[:, None], heights, functional.pad(heights, (-1, 1)))
-        masses = self.gaps * (heights + right) / 2
+    def _masses(self, p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mass before and after each piece, of shape (n_rows, n_columns, 2 n_points), by two sums."""
+        heights = p * self.steepness
+        between = self.gaps * (heights + functional.pad(heights, (-1, 1))) / 2
+        masses = torch.stack([p * self.atoms, between], -1).flatten(-2)
         below = functional.pad(masses.cumsum(-1), (1, -1))
         above = functional.pad(masses.flip(-1).cumsum(-1), (1, -1)).flip(-1)
         return below, above
 
-    def _piece(self, heights: Tensor, below: Tensor, above: Tensor, here: Tensor) -> _Bin:
-        ends = self._ends(heights, here)
-        return _Bin(_own(self.points, here), _own(self.gaps, here), *ends, _take(below, here), _take(above, here))
-
-    def _ends(self, heights: Tensor, here: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the density at both ends of each cell's bin; twice the mass of an atom."""
-        left = _take(heights, here)
-        after = (here + 1).clamp(max=heights.shape[-1] - 1)
-        return left, torch.where(self.discrete, left, _take(heights, after))
+    def _piece(self, p: Tensor, below: Tensor, above: Tensor, here: Tensor) -> _Bin:
+        atom, point = here % 2 == 0, here // 2
+        after = (point + 1).clamp(max=p.shape[-1] - 1)
+        chance = _take(p, point)
+        mass = chance * _own(self.atoms, point)
+        left = torch.where(atom, mass, chance * _own(self.steepness, point))
+        right = torch.where(atom, mass, _take(p, after) * _own(self.steepness, after))
+        gap = torch.where(atom, 1.0, _own(self.gaps, point))
+        return _Bin(atom, _own(self.points, point), gap, left, right, _take(below, here), _take(above, here))
 
     def _log_height(self, units: Tensor, height: Tensor) -> Tensor:
         first, last = self.points[:, 0], self.points[:, -1]
@@ -217,7 +255,7 @@ def _share(units: Tensor, start: Tensor, gap: Tensor) -> Tensor:
 
 def _take(many: Tensor, here: Tensor) -> Tensor:
     """Return the entry at `here` of the last dimension, for every cell."""
-    return many.gather(-1, here[..., None])[..., 0]
+    return many.expand(*here.shape, many.shape[-1]).gather(-1, here[..., None])[..., 0]
 
 
 def _own(buffer: Tensor, here: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ __all__ = ["TableImputer"]
 
 import abc
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -148,15 +148,30 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         frame, values = self._read(X)
         return self._filled(frame, values, self._fill_values)
 
-    def _filled(self, frame: Frame, values: FloatArray, fill: Callable[[FloatArray], FloatArray]) -> Any:
+    def _filled(
+        self, frame: Frame, values: FloatArray, fill: Callable[[FloatArray], FloatArray], *, rules: bool = True
+    ) -> Any:
         """Return the table with its holes filled by `fill`, in the kind that was asked for."""
-        filled = self._completed(values, fill)
+        filled = self._completed(values, fill, rules=rules)
         for k, position in enumerate(self.schema_.coded):
             if not self.schema_.columns[position].filled:
                 filled[:, k] = values[:, k]
         return self._outgoing(frame, values, frame.fill(self.schema_, values, filled))
 
-    def _completed(self, values: FloatArray, fill: Callable[[FloatArray], FloatArray] | None = None) -> FloatArray:
+    def _tables(
+        self, frame: Frame, values: FloatArray, series: Iterable[FloatArray], *, rules: bool = True
+    ) -> Iterator[Any]:
+        """Yield the table once for every array of the columns that vary, with its holes filled from it."""
+        for codes in series:
+            yield self._filled(frame, values, lambda _, codes=codes: codes, rules=rules)  # type: ignore[misc]
+
+    def _seen_by_model(self, values: FloatArray) -> FloatArray:
+        """Return the codes that the model fills from, of the columns that vary."""
+        return self._usable(values)[:, self.schema_.among_coded(model=True)]
+
+    def _completed(
+        self, values: FloatArray, fill: Callable[[FloatArray], FloatArray] | None = None, *, rules: bool = True
+    ) -> FloatArray:
         """Return all coded columns without a hole, within the constraints."""
         fill = fill or self._fill_values
         missing = np.isnan(values)
@@ -172,7 +187,7 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
             column = self.schema_.columns[position]
             if not column.in_model:
                 filled[:, k] = column.low
-        return self.constraints_.apply(np.where(missing, filled, values), missing)
+        return self.constraints_.apply(np.where(missing, filled, values), missing, rules=rules)
 
     def _usable(self, values: FloatArray) -> FloatArray:
         """Return the codes that others may be filled from: without those of columns that are targets only."""

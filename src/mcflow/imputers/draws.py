@@ -6,13 +6,12 @@ __all__ = ["DrawsMixin"]
 
 import abc
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mcflow.errors import ParameterError
+from mcflow.config import Interval, check_parameter
 from mcflow.imputers.base import TableImputer
 from mcflow.random import seed_from
 from mcflow.typing import FloatArray, RandomState
@@ -27,6 +26,11 @@ class DrawsMixin(TableImputer):
 
         A row's answer may depend on the seed, the number and the row alone.
         """
+
+    def _draws(self, values: FloatArray, m: int, seed: int) -> Iterator[FloatArray]:
+        """Yield the columns that vary without a hole, once for every draw."""
+        for number in range(m):
+            yield self._draw_values(values, number, _seed_of(seed, number))
 
     def draw(self, X: Any, m: int = 20, random_state: RandomState = None) -> Iterator[Any]:
         """Draw completed tables from the distribution of the missing cells given the observed ones.
@@ -53,13 +57,9 @@ class DrawsMixin(TableImputer):
             When the columns are not those of the fit.
         """
         check_is_fitted(self)
-        if isinstance(m, bool) or not isinstance(m, int | np.integer) or m < 1:
-            raise ParameterError(f"m is {m!r}, but has to be a whole number of at least 1.")
+        check_parameter("m", m, Interval(int, 1))
         frame, values = self._read(X)
-        seed = seed_from(random_state)
-        return (
-            self._filled(frame, values, partial(self._draw_values, number=k, seed=_seed_of(seed, k))) for k in range(m)
-        )
+        return self._tables(frame, values, self._draws(self._seen_by_model(values), int(m), seed_from(random_state)))
 
 
 def _seed_of(seed: int, number: int) -> int:

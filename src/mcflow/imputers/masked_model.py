@@ -16,41 +16,32 @@ import torch
 from torch import Tensor
 
 from mcflow.config import Settings
-from mcflow.data.codecs import TableCodec, check_ranges
+from mcflow.data.codecs import check_ranges
 from mcflow.data.grids import TableGrid
 from mcflow.data.schema import LEVEL_KINDS, Column
 from mcflow.flows.conditional import ConditionalFlow
-from mcflow.flows.marginals import PointMarginals
+from mcflow.imputers.blending import Blend
+from mcflow.imputers.masked_draws import MaskedDraws
 from mcflow.latent.masked import MaskedMapper
-from mcflow.masks.normal import NormalModel
 from mcflow.random import Streams
-from mcflow.training.blend import blend_weights
+from mcflow.training.calibration import Calibration
 from mcflow.training.callbacks import Callback
 from mcflow.training.density import draw, fit_density, log_density
 from mcflow.training.hidden import HiddenTrainer
 from mcflow.training.history import History
+from mcflow.training.predictive import Predictive
 from mcflow.training.sizes import fitting
 from mcflow.training.threads import map_on_threads
-from mcflow.typing import Array, BoolArray, FloatArray, Header
-
-#: Rows and places up to which a multivariate normal joins the blend, and levels that it tells apart.
-NORMAL_ROWS, NORMAL_PLACES, NORMAL_LEVELS = 5_000, 200, 64
-
-#: Members whose held-out cells the normal is judged by, at most, and the work of a normal that is judged by one, rows
-#: times the cube of places; one that takes more is left out.
-NORMAL_JUDGES, NORMAL_WORK = 8, 2e8
-
-#: Numbers that the last layer gives at once when nothing is learned: few enough for the caches.
-LOGITS_AT_ONCE = 500_000
-
-#: Rows that are not worth a thread of their own.
-FEW_ROWS = 256
+from mcflow.typing import Array, FloatArray, Header
 
 #: Places inside the atoms of a row over which its mass is averaged.
 MASS_POINTS = 16
 
 #: The share of the time that H has when there is a limit; the flow has the rest.
 LATENT_SHARE = 0.8
+
+#: The share of a fit's epochs, and of its time, that a second one on other rows of the table has.
+AGAIN_SHARE = 0.25
 
 #: Seconds that it has in any case.
 LEAST_TIME = 0.1
@@ -66,7 +57,7 @@ class MaskedStage(NamedTuple):
     mapper: MaskedMapper
 
 
-class MaskedModel:
+class MaskedModel(MaskedDraws):
     """A mask-aware H, a flow around its answers, and the blend of estimates after it.
 
     Parameters
@@ -79,19 +70,26 @@ class MaskedModel:
         Their units, knots and points.
     box : tuple of ndarray of shape (n_columns,)
         Bounds of the codes.
+    seed : int, default=0
+        The seed of the fit.
     """
 
     def __init__(
-        self, settings: Settings, columns: Sequence[Column], grid: TableGrid, box: tuple[FloatArray, FloatArray]
+        self,
+        settings: Settings,
+        columns: Sequence[Column],
+        grid: TableGrid,
+        box: tuple[FloatArray, FloatArray],
+        seed: int = 0,
     ) -> None:
-        self.settings, self.columns, self.grid, self.box = settings, tuple(columns), grid, box
+        self.settings, self.columns, self.grid, self.box, self.seed = settings, tuple(columns), grid, box, seed
         self.history = History(ending="nothing to learn")
         self.stages: list[MaskedStage] = []
-        self.weights = np.tile([1.0, 0.0, 0.0, 0.0], (len(self.columns), 1))
-        self.means = np.zeros(len(self.columns))
-        self.normal: NormalModel | None = None
-        self.codec: TableCodec | None = None
+        self.blend = Blend(self.columns, grid)
+        self.calibrates = True
+        self.calibration: Calibration | None = None
         self._earlier: MaskedModel | None = None
+        self._elder: MaskedModel | None = None
         self.start = time.perf_counter()
 
     @classmethod
@@ -100,7 +98,7 @@ class MaskedModel:
         values: FloatArray,
         columns: list[Column],
         box: tuple[FloatArray, FloatArray],
-        _seed: int,
+        seed: int,
         settings: Settings,
     ) -> MaskedModel:
         """Return a model for a table, not fitted yet."""
@@ -108,7 +106,7 @@ class MaskedModel:
         check_ranges(columns)
         settings = fitting(settings, *values.shape)
         grid = TableGrid.from_values(values, columns, settings.latent.n_knots, settings.latent.n_points)
-        model = cls(settings, columns, grid, box)
+        model = cls(settings, columns, grid, box, seed)
         model.start = start  # a limit of time counts from here
         return model
 
@@ -122,7 +120,22 @@ class MaskedModel:
         theirs, ours = ([(c.name, c.kind, c.levels) for c in model.columns] for model in (earlier, self))
         if theirs == ours and earlier.stages:
             self.grid, self._earlier = earlier.grid, earlier
+            self.blend = Blend(self.columns, self.grid)
             self.settings = replace(self.settings, flow=earlier.settings.flow, latent=earlier.settings.latent)
+
+    def again(self, seed: int) -> MaskedModel:
+        """Return a model for other rows of the same table, which goes on from this one's networks, for a shorter time.
+
+        How estimates are weighed and probabilities set right stays as it is here.
+        """
+        train = self.settings.train
+        n_epochs = max(1, math.ceil(AGAIN_SHARE * len(self.history.epochs)))
+        settings = replace(
+            self.settings, train=replace(train, max_epochs=n_epochs, max_time=AGAIN_SHARE * train.max_time)
+        )
+        model = MaskedModel(settings, self.columns, self.grid, self.box, seed)
+        model._earlier = model._elder = self
+        return model
 
     def _networks(self, generator: torch.Generator | None = None) -> MaskedStage:
         """Make G and H; without a generator their weights are zero."""
@@ -144,17 +157,12 @@ class MaskedModel:
         )
         return MaskedStage(flow, mapper)
 
-    def marginals(self, device: torch.device) -> PointMarginals:
-        """Return the cells' own distributions, for G."""
-        points, n_points = torch.from_numpy(self.grid.points), torch.from_numpy(self.grid.n_points)
-        return PointMarginals(points, n_points, torch.from_numpy(self.grid.discrete)).to(device)
-
     def fit(
         self, values: FloatArray, streams: Streams, device: torch.device, callbacks: Sequence[Callback] = ()
     ) -> None:
         """Learn from codes with holes, NaN where missing."""
         exact = self.grid.units(values)
-        self.means = np.nanmean(exact, axis=0)
+        self.blend.means = np.nanmean(exact, axis=0)
         units = torch.from_numpy(np.nan_to_num(exact, copy=False).astype(np.float32)).to(device)
         del exact
         seen = torch.from_numpy(~np.isnan(values)).to(device)
@@ -174,7 +182,9 @@ class MaskedModel:
             for callback in callbacks:
                 callback.close()
         mapper.eval()
-        self._blend(values, trainer)
+        self._judge(values, trainer, streams.fill)
+        if self.calibration is not None:
+            flow.standardise(torch.from_numpy(self.calibration.scale))
         self._fit_flow(MaskedStage(flow, mapper), units, seen, streams)
         self.history, self.stages = trainer.history, [MaskedStage(flow, mapper)]
 
@@ -196,78 +206,38 @@ class MaskedModel:
         )
         stage.flow.eval()
 
-    def _blend(self, values: FloatArray, trainer: HiddenTrainer) -> None:
-        """Weigh the estimates of numbers by the cells that were held out."""
-        held = trainer.held.cells.cpu().numpy()
-        columns = held.nonzero()[2]
-        numbers = ~np.isin(columns, list(self.levels))
-        if not numbers.any():
+    def _judge(self, values: FloatArray, trainer: HiddenTrainer, rng: np.random.Generator) -> None:
+        """Weigh the estimates of numbers, and set stated probabilities right, by the cells that were held out."""
+        if self._elder is not None:  # rows that were drawn twice show what was held out
+            self.blend.follow(self._elder.blend, values)
+            self.calibration, self._elder = self._elder.calibration, None
             return
-        histogram, direct, truth = (part.cpu().numpy().astype(np.float64) for part in trainer.held_answers())
-        estimates = [histogram, direct, self.means[columns]]
-        rows = self._normal_rows(values)
-        if rows is not None:
-            estimates.append(self._normal_answers(rows[trainer.held.rows.cpu().numpy()], held))
-            self.normal = NormalModel.fit(rows)
-        found = np.stack(estimates, axis=1)
-        numbers &= ~np.isnan(found).any(axis=1)
-        # Half a vote each for H's two estimates, one for the normal, none for the mean.
-        prior = np.array([0.5, 0.5, 0.0, 1.0][: len(estimates)])
-        weights = blend_weights(
-            found[numbers], truth[numbers], columns[numbers], len(self.columns), prior / prior.sum()
-        )
-        self.weights[:, : len(estimates)] = weights
-
-    def _normal_rows(self, values: FloatArray) -> FloatArray | None:
-        if len(values) > NORMAL_ROWS:
-            return None
-        codec = TableCodec.from_values(values, self.columns, max_places=NORMAL_LEVELS)
-        if codec.n_places > NORMAL_PLACES or len(values) * codec.n_places**3 > NORMAL_WORK:
-            return None
-        self.codec = codec
-        return codec.encode(values)
-
-    def _normal_answers(self, rows: FloatArray, held: BoolArray) -> FloatArray:
-        """Return what normals that did not see the held-out cells say of them, in units; NaN if not judged."""
-        assert self.codec is not None
-        answers = []
-        n_judges = np.clip(NORMAL_WORK / (len(rows) * rows.shape[1] ** 3), 1, NORMAL_JUDGES)
-        for k, cells in enumerate(held):
-            hole = np.where(self.codec.spread(cells), np.nan, rows)
-            if k < int(n_judges):
-                filled = self.grid.units(self.codec.decode(NormalModel.fit(hole).conditional(hole)))[cells]
-            else:
-                filled = np.full(int(cells.sum()), np.nan)
-            answers.append(filled)
-        return np.concatenate(answers)
+        held = trainer.held.cells.cpu().numpy()
+        found = [part.cpu().numpy().astype(np.float64) for part in trainer.held_answers()]
+        blended = self.blend.fit(values, trainer.held.rows.cpu().numpy(), held, found, rng)
+        said = trainer.held_chances().cpu()
+        cells = Predictive(self.marginals(said.device), held.nonzero()[2], said[None])
+        self.blend.vote(cells.columns, found[2], cells.log_density(found[2]))
+        if self.calibrates:
+            self.calibration = cells.judged(blended, found[2], self.levels)
 
     def fill(self, values: FloatArray) -> FloatArray:
         """Complete new rows: numbers as blended means, levels as the likeliest."""
         filled = values.copy()
-        holed = np.flatnonzero(np.isnan(values).any(axis=1))
-        shared_out = math.ceil(len(holed) / torch.get_num_threads())
-        size = max(1, min(self._rows_at_once(), max(shared_out, FEW_ROWS)))
-        parts = [holed[first : first + size] for first in range(0, len(holed), size)]
 
         def fill_part(rows: Array) -> None:
             filled[rows] = self._filled(values[rows])
 
-        map_on_threads(fill_part, parts)
+        map_on_threads(fill_part, self._parts(values))
         return filled
 
     def _filled(self, values: FloatArray) -> FloatArray:
         missing = np.isnan(values)
         columns = missing.nonzero()[1]
-        chances, direct = self._asked(values, missing)
+        chances, direct = (found.mean(0) for found in self._asked(values, missing)[:2])
         points = self.stages[0].mapper.points[torch.from_numpy(columns).to(chances.device)]
         means = (chances * points).sum(1).cpu().numpy().astype(np.float64)
-        low, high = self._range_of(columns)
-        estimates = [means, np.clip(direct.cpu().numpy(), low, high), self.means[columns]]
-        if self.normal is not None and self.codec is not None:
-            rows = self.normal.conditional(self.codec.encode(values))
-            estimates.append(np.clip(self.grid.units(self.codec.decode(rows))[missing], low, high))
-        units = np.sum([self.weights[columns, k] * estimate for k, estimate in enumerate(estimates)], axis=0)
-        units = np.where((low < units) & (units < high), units, means)  # nothing heaps up at a bound
+        units = self.blend.units(values, missing, means, direct.cpu().numpy(), self._box_in_units())
         codes = values.copy()
         numbers = units * self.grid.spread[columns] + self.grid.centre[columns]
         codes[missing] = np.clip(numbers, *(bound[columns] for bound in self.box))
@@ -275,11 +245,6 @@ class MaskedModel:
             here = torch.from_numpy(columns == k).to(chances.device)
             codes[missing[:, k], k] = self._by_level(k, chances[here]).argmax(axis=1)
         return codes
-
-    def _range_of(self, columns: Array) -> tuple[FloatArray, FloatArray]:
-        """Return the bounds of each cell's column in units."""
-        low, high = ((bound - self.grid.centre) / self.grid.spread for bound in self.box)
-        return low[columns], high[columns]
 
     def _by_level(self, column: int, chances: Tensor) -> FloatArray:
         """Turn probabilities of places, of shape (n_cells, n_points), into those of a column's levels."""
@@ -290,22 +255,6 @@ class MaskedModel:
         by_level: FloatArray = found / found.sum(axis=1, keepdims=True)
         return by_level
 
-    def _asked(self, values: FloatArray, wanted: BoolArray) -> tuple[Tensor, Tensor]:
-        """Return, for every wanted cell in order, the members' mean probabilities of the points and mean estimate."""
-        mapper = self.stages[0].mapper
-        device = mapper.points.device
-        units = torch.from_numpy(self.grid.units(values)).float().to(device)
-        shown = units.isnan().logical_not_().float()
-        units.nan_to_num_()
-        chosen = torch.from_numpy(wanted).to(device)
-        with torch.inference_mode():
-            answer = mapper(units[None], shown[None])
-            return answer.logits[:, chosen].softmax(-1).mean(0), answer.direct[:, chosen].mean(0)
-
-    def _rows_at_once(self) -> int:
-        mapper = self.stages[0].mapper
-        return max(1, LOGITS_AT_ONCE // (mapper.n_members * max(mapper.points.numel(), 1)))
-
     def probabilities(self, values: FloatArray, seen: FloatArray) -> dict[int, FloatArray]:
         """Return the probability of every level by column; where `seen` has a code, that one's is 1."""
         found = {k: np.zeros((len(values), n_levels)) for k, n_levels in self.levels.items()}
@@ -313,8 +262,8 @@ class MaskedModel:
         wanted[:, list(found)] = True
         for first in range(0, len(values), len(wanted)):
             rows = slice(first, first + len(wanted))
-            chances, _ = self._asked(values[rows], wanted[: len(values[rows])])
-            by_column = chances.unflatten(0, (-1, len(found)))
+            chances = self._asked(values[rows], wanted[: len(values[rows])])[0]
+            by_column = chances.mean(0).unflatten(0, (-1, len(found)))
             for place, (k, table) in enumerate(found.items()):
                 table[rows] = self._by_level(k, by_column[:, place])
         for k, table in found.items():
@@ -323,7 +272,7 @@ class MaskedModel:
         return found
 
     def log_density(self, values: FloatArray) -> FloatArray:
-        """Return each complete row's log-density in the units of the codes, times the mass of discrete cells.
+        """Return each complete row's log-density in the units of the codes, times the mass of cells at atoms.
 
         The mass is a mean over `MASS_POINTS` places inside the atoms, the same for all rows.
         """
@@ -338,11 +287,13 @@ class MaskedModel:
             places = self._places_in_atoms().to(rows)[:, None].expand(-1, *rows.shape)
             parts.append(log_density(mapper, marginals, flow, rows, nothing, ~nothing, places).cpu())
         density: FloatArray = torch.cat(parts).numpy().astype(np.float64)
-        return density - float(np.log(self.grid.spread[~self.grid.discrete]).sum())
+        spread_out = ~marginals.at_atoms(units).cpu().numpy()
+        in_units: FloatArray = spread_out @ np.log(self.grid.spread)
+        return density - in_units
 
     def _places_in_atoms(self) -> Tensor:
-        """Return points of a lattice in the unit cube, of shape (n_points, n_columns); one if nothing is discrete."""
-        n_points = MASS_POINTS if self.grid.discrete.any() else 1
+        """Return points of a lattice in the unit cube, of shape (n_points, n_columns); one if there is no atom."""
+        n_points = MASS_POINTS if self.grid.atoms.any() else 1
         steps = np.sqrt(np.arange(2, 2 + len(self.columns)) + 0.5)  # irrational, so that no two columns go together
         lattice = (0.5 + np.arange(n_points)[:, None] * steps) % 1.0
         return torch.from_numpy(lattice.astype(np.float32))
@@ -371,13 +322,11 @@ class MaskedModel:
 
     def tensors(self) -> dict[str, Array]:
         """Return what was learned as arrays by name, for a file."""
-        arrays = self.grid.tensors() | {"blend": self.weights, "means": self.means, "box": np.stack(self.box)}
+        arrays = self.grid.tensors() | self.blend.tensors() | {"box": np.stack(self.box)}
+        arrays |= self.calibration.tensors() if self.calibration is not None else {}
         for stage in self.stages:
             for name, network in zip(stage._fields, stage, strict=True):
                 arrays |= {f"{name}.{key}": t.detach().cpu().numpy() for key, t in network.state_dict().items()}
-        if self.normal is not None and self.codec is not None:
-            arrays |= {"normal.mean": self.normal.mean, "normal.covariance": self.normal.covariance}
-            arrays |= self.codec.tensors()
         return arrays
 
     @classmethod
@@ -385,11 +334,10 @@ class MaskedModel:
         cls, arrays: dict[str, Array], columns: list[Column], settings: Settings, header: Header, device: torch.device
     ) -> MaskedModel:
         """Undo `tensors`."""
-        model = cls(settings, columns, TableGrid.from_tensors(arrays), (arrays["box"][0], arrays["box"][1]))
-        model.weights, model.means = arrays["blend"], arrays["means"]
-        if "normal.mean" in arrays:
-            model.normal = NormalModel(arrays["normal.mean"], arrays["normal.covariance"])
-            model.codec = TableCodec.from_tensors(columns, arrays, max_places=NORMAL_LEVELS)
+        box = arrays["box"][0], arrays["box"][1]
+        model = cls(settings, columns, TableGrid.from_tensors(arrays), box, header["seed"])
+        model.blend = Blend.from_tensors(arrays, columns, model.grid)
+        model.calibration = Calibration.from_tensors(arrays)
         if header["n_stages"]:
             stage = model._networks()
             for name, network in zip(stage._fields, stage, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["FlowModel"]
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -14,10 +14,13 @@ from torch import Tensor
 from mcflow.config import Settings
 from mcflow.data.codecs import LevelCode, TableCodec
 from mcflow.data.schema import Column
+from mcflow.imputers.flow_draws import FlowDraws
 from mcflow.latent.heads import LevelHead
 from mcflow.masks.initial import Marginals
 from mcflow.random import Streams
 from mcflow.training import Box, Callback, History, Stage, Trainer, complete_through
+from mcflow.training.calibration import Calibration
+from mcflow.training.chain import ChainTrace
 from mcflow.training.stages import ROWS_AT_ONCE, stage_tensors, stages_from
 from mcflow.training.threads import one_thread_when_small
 from mcflow.typing import Array, BoolArray, FloatArray, Header
@@ -43,6 +46,13 @@ class FlowModel:
         Bounds in network units.
     seed : int
         The seed of the fit.
+
+    Attributes
+    ----------
+    calibrates : bool
+        Whether a fit hides some cells at its end, to set the quantiles right.
+    calibration : Calibration or None
+        What those cells said.
     """
 
     def __init__(
@@ -61,6 +71,8 @@ class FlowModel:
         self.history = History(ending="nothing to learn")
         self.stages: list[Stage] = []
         self.heads: dict[int, LevelHead] = {}
+        self.calibrates = True
+        self.calibration: Calibration | None = None
 
     def fit(
         self, values: FloatArray, streams: Streams, device: torch.device, callbacks: Sequence[Callback] = ()
@@ -89,6 +101,7 @@ class FlowModel:
                 callback.close()
         self.history = trainer.history
         self._fit_heads(values, streams.fill)
+        self.calibration = self._draws().calibration(values) if self.calibrates else None
 
     @classmethod
     def prepare(
@@ -103,11 +116,17 @@ class FlowModel:
         codec = TableCodec.from_values(values, columns, settings.data.scaling)
         return cls(settings, codec, Marginals.from_values(values), codec.box(*box), seed)
 
+    def again(self, seed: int) -> FlowModel:
+        """Return a model for other rows of the same table, not fitted yet."""
+        box = self.box.low.numpy(), self.box.high.numpy()
+        return FlowModel(self.settings, self.codec, self.marginals, box, seed)
+
     def tensors(self) -> dict[str, Array]:
         """Return what was learned as arrays by name, for a file."""
         tensors = {name: tensor.detach().cpu().numpy() for name, tensor in stage_tensors(self.stages).items()}
         for k, head in self.heads.items():
             tensors |= {f"head.{k}.weight": head.weight.numpy(), f"head.{k}.bias": head.bias.numpy()}
+        tensors |= self.calibration.tensors() if self.calibration is not None else {}
         box = np.stack((self.box.low.numpy(), self.box.high.numpy()))
         return tensors | self.codec.tensors() | {"quantiles": self.marginals.quantiles, "box": box}
 
@@ -124,6 +143,7 @@ class FlowModel:
         for k in model.levels if model.stages else ():
             weight, bias = (torch.from_numpy(arrays[f"head.{k}.{part}"]) for part in ("weight", "bias"))
             model.heads[k] = LevelHead(weight, bias)
+        model.calibration = Calibration.from_tensors(arrays)
         return model
 
     @property
@@ -218,6 +238,73 @@ class FlowModel:
             chances[known] = np.eye(n_levels)[seen[known, k].astype(np.int64)]
             found[k] = chances
         return found
+
+    def _draws(self) -> FlowDraws:
+        return FlowDraws(self.stages, self.codec, self.marginals, heads=self.heads, box=self.box, seed=self.seed)
+
+    def draws(self, values: FloatArray, m: int, seed: int, ids: FloatArray | None = None) -> Iterator[FloatArray]:
+        """Draw completed tables by a chain whose law is the last flow's, given the observed cells.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+            Codes, NaN where missing.
+        m : int
+            Tables to draw: states of one chain a row, some moves apart. Each is made when it is asked for.
+        seed : int
+            Together with a row it decides the row's draws.
+        ids : ndarray of shape (n_rows,), optional
+            Tells equal rows apart.
+
+        Yields
+        ------
+        ndarray of shape (n_rows, n_columns)
+            Numbers as the chain has them, levels drawn from their probabilities given the rest of the row.
+        """
+        if np.isnan(values).any():
+            yield from self._draws().draws(values, m, seed, ids)
+        else:
+            yield from (values.copy() for _ in range(m))
+
+    def trace(self, values: FloatArray, seed: int, n_steps: int = 300) -> ChainTrace:
+        """Follow the chains of some rows from their start, for a look at how they mix.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+            Codes, NaN where missing; a few rows.
+        seed : int
+            As for `draws`, whose chains these are.
+        n_steps : int, default=300
+            Moves to follow.
+
+        Returns
+        -------
+        ChainTrace
+            Log-densities and moves of the rows with holes, and the values of the first few missing cells.
+        """
+        return self._draws().trace(values, seed, n_steps)
+
+    def quantiles(self, values: FloatArray, probabilities: FloatArray) -> Iterator[FloatArray]:
+        """Fill holes with quantiles of what they may be: a table for each probability.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+            Codes, NaN where missing.
+        probabilities : ndarray of shape (n_quantiles,)
+            In [0, 1].
+
+        Yields
+        ------
+        ndarray of shape (n_rows, n_columns)
+            Read off the states of each row's chain, at masses that the calibration moves. NaN stays in columns of
+            levels without an order.
+        """
+        if np.isnan(values).any():
+            yield from self._draws().quantiles(values, probabilities, self.calibration)
+        else:
+            yield from (values.copy() for _ in probabilities)
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Return each complete row's log-density by the last flow, in the units of the codes."""

@@ -40,7 +40,10 @@ def save(imputer: MCFlowImputer, path: str | Path) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(imputer)
-    write_tensors(Path(path), KIND, _header(imputer), imputer.model_.tensors())
+    tensors = imputer.model_.tensors()
+    for k, model in enumerate(imputer.other_models_):
+        tensors |= {f"other.{k}.{name}": array for name, array in model.tensors().items()}
+    write_tensors(Path(path), KIND, _header(imputer), tensors)
 
 
 def load(path: str | Path, *, device: str = "auto") -> MCFlowImputer:
@@ -84,6 +87,7 @@ def _header(imputer: MCFlowImputer) -> Header:
         "constraints": imputer.constraints_.to_dict(),
         "seed": imputer.seed_,
         "n_stages": len(imputer.stages_),
+        "others": [{"n_stages": len(model.stages), "seed": model.seed} for model in imputer.other_models_],
         "history": imputer.history_.to_dict(),
     }
 
@@ -104,6 +108,11 @@ def _build(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImput
     imputer.settings_ = Settings.from_dict(header["settings"])
     imputer.seed_ = header["seed"]
     imputer.model_ = _model(header, arrays, schema, imputer.settings_, choose_device(device))
+    imputer.other_models_ = []
+    for k, said in enumerate(header["others"]):
+        own = {name.removeprefix(f"other.{k}."): a for name, a in arrays.items() if name.startswith(f"other.{k}.")}
+        other = _model(header | said, own, schema, imputer.settings_, choose_device(device))
+        imputer.other_models_.append(other)
     imputer.stages_, imputer.history_ = imputer.model_.stages, imputer.model_.history
     imputer.n_epochs_ = len(imputer.history_.epochs)
     imputer._remember(schema, Constraints.from_dict(header["constraints"]))

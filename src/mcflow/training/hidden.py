@@ -8,14 +8,14 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from mcflow.config import Settings
 from mcflow.errors import McflowWarning, TrainingError
-from mcflow.latent.masked import MaskedMapper, cross_entropy
+from mcflow.latent.masked import Answer, MaskedMapper, cross_entropy
 from mcflow.random import Streams
 from mcflow.training.callbacks import Callback
 from mcflow.training.history import Epoch, History
@@ -241,19 +241,32 @@ class HiddenTrainer:
 
     def held_answers(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return both estimates of the held-out cells and their truth, each of shape (n_held_cells,)."""
-        parts = []
+        parts = [
+            torch.stack((self.mapper.means(answer.logits), answer.direct, units))
+            for answer, units, _ in self._held_looks()
+        ]
+        histogram, direct, truth = torch.cat(parts, 2)[:, self.held.cells]
+        return histogram, direct, truth
+
+    def held_chances(self) -> Tensor:
+        """Return the probabilities of the points of the held-out cells, of shape (n_held_cells, n_points)."""
         n_members = self.mapper.n_members
+        parts: list[list[Tensor]] = [[] for _ in range(n_members)]
+        for answer, _, held in self._held_looks():
+            for member in range(n_members):
+                parts[member].append(answer.logits[member][held[member]].softmax(-1))
+        return torch.cat([part for of_member in parts for part in of_member])
+
+    def _held_looks(self) -> Iterator[tuple[Answer, Tensor, Tensor]]:
+        """Ask H of the rows with held-out cells, some at a time; yield its answer, their units and those cells."""
         self.mapper.eval()
         with torch.inference_mode():
             for rows, held in zip(
                 self.held.rows.split(ROWS_AT_ONCE), self.held.cells.split(ROWS_AT_ONCE, 1), strict=True
             ):
-                units = self.units[rows].expand(n_members, -1, -1)
-                answer = self.mapper(units, (self.seen[rows] & ~held).to(units.dtype))
-                parts.append(torch.stack((self.mapper.means(answer.logits), answer.direct, units)))
+                units = self.units[rows].expand(self.mapper.n_members, -1, -1)
+                yield self.mapper(units, (self.seen[rows] & ~held).to(units.dtype)), units, held
         self.mapper.train()
-        histogram, direct, truth = torch.cat(parts, 2)[:, self.held.cells]
-        return histogram, direct, truth
 
     def _restart(self, loss: float) -> None:
         """Begin anew at a lower rate."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mcflow.report.diagnostics import plot_calibration, plot_distributions, plot_overimputation, plot_trace
 from mcflow.report.summary import summarise
 
-__all__ = ["summarise"]
+__all__ = ["plot_calibration", "plot_distributions", "plot_overimputation", "plot_trace", "summarise"]

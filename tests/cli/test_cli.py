@@ -312,7 +312,7 @@ def test_demo_ends_soon_unless_something_else_is_said(monkeypatch, tmp_path, fla
 
 HELP = {
     "--help": ("impute", "fit", "check", "demo", "benchmark"),
-    "benchmark --help": ("tables", "ablation"),
+    "benchmark --help": ("tables", "ablation", "simulation"),
     "benchmark tables --help": ("--methods", "--folds", "--retry"),
 }
 

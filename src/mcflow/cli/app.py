@@ -39,6 +39,7 @@ app.command("mcflow.cli.demo:demo", help="Fill the NHANES table that ships with 
 benchmark = App(name="benchmark", help="Measure imputers on public data sets; stop and resume at will.", sort_key=4)
 benchmark.command("mcflow.cli.benchmark:tables", help="The paper's Table 1: imputers on tables.")
 benchmark.command("mcflow.cli.benchmark:ablation", help="What each ingredient of the presets is worth.")
+benchmark.command("mcflow.cli.benchmark:simulation", help="Whether intervals from draws hold the truth.")
 app.command(benchmark)
 
 

@@ -1,15 +1,15 @@
-"""`mcflow benchmark`: the paper's table with what was measured, and what each ingredient is worth."""
+"""`mcflow benchmark`: the paper's table with what was measured, what each ingredient is worth, and intervals."""
 
 from __future__ import annotations
 
-__all__ = ["ablation", "tables"]
+__all__ = ["ablation", "simulation", "tables"]
 
 import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -17,6 +17,7 @@ from mcflow.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from mcflow.benchmarks.ablation import AblationSuite
+    from mcflow.benchmarks.simulation import Study
     from mcflow.benchmarks.suite import Suite
 
 _List = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
@@ -25,6 +26,7 @@ _List = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 def tables(
     *,
     output: Annotated[Path, Parameter(alias="-o")] = Path("mcflow-benchmark"),
+    suite: Literal["paper", "draws"] = "paper",
     quick: Annotated[bool, Parameter(negative="")] = False,
     data: Path | None = None,
     tables: _List = (),
@@ -51,6 +53,8 @@ def tables(
     ----------
     output
         Folder for results, table.md, table.html and ranks.svg.
+    suite
+        paper, or draws: how good draws and intervals are, on two tables more and one fold, kept in the folder draws.
     quick
         2,000 rows, one fold and small models: a few minutes.
     data
@@ -84,18 +88,23 @@ def tables(
     quiet
         Print errors only.
     """
-    from mcflow.benchmarks.report import MARK
+    from mcflow.benchmarks import draws_report, report
 
     _check_numbers(jobs, threads)
+    draws = suite == "draws"
+    output = output / draws_report.FOLDER if draws else output
     if readme is not None:
-        _check_page("--readme", readme, MARK)
-    if not report_only:
-        given = {"tables": tables, "methods": methods, "mechanisms": mechanisms, "rates": rates, "folds": folds}
-        suite = _changed(_suite(quick), given, rows=rows, seed=seed, time_limit=time_limit)
-        _run(suite, output, quiet, data=data, jobs=jobs, threads=threads, retry=retry)
-    else:
+        _check_page("--readme", readme, draws_report.MARK if draws else report.MARK)
+    given = {"tables": tables, "methods": methods, "mechanisms": mechanisms, "rates": rates, "folds": folds}
+    chosen = _changed(_suite(suite, quick), given, rows=rows, seed=seed, time_limit=time_limit)
+    if report_only:
         _need_results(output)
-    _report(output, readme, quiet)
+    else:
+        _run(chosen, output, quiet, data=data, jobs=jobs, threads=threads, retry=retry)
+    if draws:
+        _report_draws(chosen, output, readme, quiet)
+    else:
+        _report(output, readme, quiet)
 
 
 def ablation(
@@ -154,6 +163,108 @@ def ablation(
         print(f"Tables written to {output / 'table.md'}{f' and {page}' if page else ''}.")
 
 
+def simulation(
+    *,
+    output: Annotated[Path, Parameter(alias="-o")] = Path("mcflow-simulation"),
+    page: Path | None = None,
+    quick: Annotated[bool, Parameter(negative="")] = False,
+    replications: int | None = None,
+    designs: _List = (),
+    methods: _List = (),
+    rows: int = 400,
+    draws: int = 20,
+    jobs: int = 2,
+    threads: int = 1,
+    retry: Annotated[bool, Parameter(negative="")] = False,
+    report_only: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Annotated[bool, Parameter(alias="-q", negative="")] = False,
+) -> None:
+    """See whether 95 % intervals from draws hold the truth 95 % of the time, on simulated tables.
+
+    Three designs, 200 replications, the full data and complete cases beside the methods. It can be stopped at any
+    moment; the same command goes on where it was. Lists are separated by commas.
+
+    Parameters
+    ----------
+    output
+        Folder for results and table.md.
+    page
+        Also put the tables into this page, between its marks.
+    quick
+        Ten replications of the full data, complete cases and em: seconds, to see that it runs.
+    replications
+        Simulated tables of each design, 200 by default.
+    designs
+        linear, interaction, category.
+    methods
+        Such as "full,complete,mcflow,mice(n_chains=20),em".
+    rows
+        Of each table.
+    draws
+        Completed tables of each.
+    jobs
+        Replications at a time.
+    threads
+        Threads of each.
+    retry
+        Do replications again that failed.
+    report_only
+        Write the tables from the results that are there.
+    quiet
+        Print errors only.
+    """
+    from mcflow.benchmarks.simulation_report import MARK
+
+    _check_numbers(jobs, threads)
+    count = replications if replications is not None else (10 if quick else 200)
+    if count < 1:
+        raise ParameterError(f"replications is {count}, but has to be at least 1.")
+    if page is not None:
+        _check_page("--page", page, MARK)
+    studies = _studies(designs, methods or (("full", "complete", "em") if quick else ()), rows=rows, m=draws)
+    if report_only:
+        _need_results(output)
+    else:
+        _simulate(studies, count, output, quiet, jobs=jobs, threads=threads, retry=retry)
+    _report_simulation(studies, count, output, page)
+    if not quiet:
+        print(f"Tables written to {output / 'table.md'}{f' and {page}' if page else ''}.")
+
+
+def _studies(designs: tuple[str, ...], methods: tuple[str, ...], **sizes: int) -> list[Study]:
+    from mcflow.benchmarks.methods import split_list
+    from mcflow.benchmarks.simulation import DESIGNS, METHODS, study_of
+
+    which = [word for text in designs for word in split_list(text)] or list(DESIGNS)
+    ways = [word for text in methods for word in split_list(text)] or list(METHODS)
+    return [study_of(design, method, **sizes) for design in which for method in ways]
+
+
+def _simulate(studies: list[Study], replications: int, output: Path, quiet: bool, **how: Any) -> None:
+    from mcflow.benchmarks.simulation_runner import run_simulation
+
+    def say(line: str) -> None:
+        if not quiet:
+            print(line, file=sys.stderr)
+
+    with _stoppable(output):
+        outcome = run_simulation(studies, replications, output, say=say, **how)
+    again = "; --retry does failed ones again" if outcome.failed else ""
+    say(f"{outcome.done} replications done now, {outcome.found} before, {outcome.failed} failed{again}.")
+
+
+def _report_simulation(studies: list[Study], replications: int, output: Path, page: Path | None) -> None:
+    from mcflow.benchmarks.simulation_report import MARK, simulation_block
+    from mcflow.benchmarks.simulation_runner import SimulationStore
+    from mcflow.data.files import replacing
+
+    block = simulation_block(SimulationStore(output).rows(), studies, replications)
+    with replacing(output / "table.md") as temporary:
+        temporary.write_text(f"# Coverage of intervals\n\n{block}\n", encoding="utf-8")
+    if page is not None:
+        _put(page, MARK, block)
+
+
 def _check_numbers(jobs: int, threads: int) -> None:
     if jobs < 1 or threads < 1:
         raise ParameterError(f"jobs is {jobs} and threads is {threads}, but both have to be at least 1.")
@@ -175,10 +286,11 @@ def _need_results(output: Path) -> None:
         raise DataError(f"There are no results in {output}. Leave --report-only out to measure some.")
 
 
-def _suite(quick: bool) -> Suite:
+def _suite(name: str, quick: bool) -> Suite:
     from mcflow.benchmarks.suite import SUITES
 
-    return SUITES["quick" if quick else "paper"]
+    small = {"paper": "quick", "draws": "quick-draws"}
+    return SUITES[small[name] if quick else name]
 
 
 def _changed(suite: Suite, given: dict[str, tuple[str, ...]], **numbers: float | None) -> Suite:
@@ -250,6 +362,20 @@ def _report(output: Path, readme: Path | None, quiet: bool) -> None:
         _put(readme, MARK, readme_block(rows))
     if not quiet:
         print(f"Tables written to {output / 'table.md'} and {output / 'table.html'}.")
+
+
+def _report_draws(suite: Suite, output: Path, page: Path | None, quiet: bool) -> None:
+    from mcflow.benchmarks.draws_report import MARK, draws_block
+    from mcflow.benchmarks.store import Store
+    from mcflow.data.files import replacing
+
+    block = draws_block(Store(output).rows(), suite.tables)
+    with replacing(output / "table.md") as temporary:
+        temporary.write_text(f"# Draws and intervals\n\n{block}\n", encoding="utf-8")
+    if page is not None:
+        _put(page, MARK, block)
+    if not quiet:
+        print(f"Tables written to {output / 'table.md'}{f' and {page}' if page else ''}.")
 
 
 def _report_ablation(suite: AblationSuite, output: Path, page: Path | None) -> None:

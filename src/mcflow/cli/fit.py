@@ -41,4 +41,6 @@ def fit(
     imputer = MCFlowImputer(keep_empty_features=True, **chosen.parameters(), **wished.parameters())
     imputer.fit(table.table).save(output)
     if not chosen.quiet:
-        print(f"Model written to {output}: {imputer.n_epochs_} epochs, {len(imputer.stages_)} stages.")
+        more = chosen.n_models - 1
+        others = f", and {more} more model{'s' * (more > 1)}" if more else ""
+        print(f"Model written to {output}: {imputer.n_epochs_} epochs, {len(imputer.stages_)} stages{others}.")

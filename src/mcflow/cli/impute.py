@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from mcflow.cli.options import ColumnOptions, FitOptions
+from mcflow.cli.options import ColumnOptions, DrawOptions, FitOptions
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from mcflow.data.tables import TableFile
     from mcflow.imputers import MCFlowImputer
 
@@ -23,6 +25,7 @@ def impute(
     output: Annotated[Path, Parameter(alias="-o", allow_leading_hyphen=True)],
     model: Path | None = None,
     save: Path | None = None,
+    uncertainty: DrawOptions | None = None,
     columns: ColumnOptions | None = None,
     options: FitOptions | None = None,
 ) -> None:
@@ -41,30 +44,58 @@ def impute(
     save
         Also write the fitted model here.
     """
+    from mcflow.cli.draws import outputs_of
     from mcflow.cli.files import check_output
-    from mcflow.data.tables import as_fitted, format_of, read_table
-    from mcflow.imputers import MCFlowImputer, load
+    from mcflow.data.tables import format_of
 
-    chosen, wished = options or FitOptions(), columns or ColumnOptions()
+    chosen, wished, unsure = options or FitOptions(), columns or ColumnOptions(), uncertainty or DrawOptions()
+    unsure.check(output)
     format_of(output)
-    check_output(output, source, model)
+    outputs = outputs_of(output, unsure)
+    for path in outputs:
+        check_output(path, source, model)
     if save is not None:
-        check_output(save, source, model, output)
-    if model is None:
-        table = read_table(source)
-        imputer = MCFlowImputer(keep_empty_features=True, **chosen.parameters(), **wished.parameters())
-        imputer.fit(table.table)
-    else:
-        chosen.refuse_with_model()
-        wished.refuse_with_model()
-        imputer = load(model, device=chosen.device).set_params(unseen=wished.unseen)
-        table = as_fitted(read_table(source), imputer.schema_)
-    fill_and_write(imputer, table, output, quiet=chosen.quiet)
+        check_output(save, source, model, *outputs)
+    flags = chosen, wished, unsure
+    imputer, table = _fitted(source, *flags) if model is None else _loaded(source, model, *flags)
+    fill_and_write(imputer, table, output, unsure, seed=chosen.seed, quiet=chosen.quiet)
     if save is not None:
         imputer.save(save)
 
 
-def fill_and_write(imputer: MCFlowImputer, table: TableFile, output: Path, *, quiet: bool) -> None:
+def _fitted(
+    source: Path, chosen: FitOptions, wished: ColumnOptions, unsure: DrawOptions
+) -> tuple[MCFlowImputer, TableFile]:
+    """Return an imputer that was fitted on the file, and its table."""
+    from mcflow.cli.draws import check_columns
+    from mcflow.data.tables import read_table
+    from mcflow.imputers import MCFlowImputer
+
+    table = read_table(source)
+    check_columns(table.table, unsure)
+    imputer = MCFlowImputer(keep_empty_features=True, **chosen.parameters(), **wished.parameters())
+    return imputer.fit(table.table), table
+
+
+def _loaded(
+    source: Path, model: Path, chosen: FitOptions, wished: ColumnOptions, unsure: DrawOptions
+) -> tuple[MCFlowImputer, TableFile]:
+    """Return an imputer from a file, and the table to fill, read as the one of the fit."""
+    from mcflow.cli.draws import check_columns
+    from mcflow.data.tables import as_fitted, read_table
+    from mcflow.imputers import load
+
+    chosen.refuse_with_model(draws=unsure.draws is not None)
+    wished.refuse_with_model()
+    imputer = load(model, device=chosen.device).set_params(unseen=wished.unseen)
+    table = as_fitted(read_table(source), imputer.schema_)
+    check_columns(table.table, unsure)
+    return imputer, table
+
+
+def fill_and_write(
+    imputer: MCFlowImputer, table: TableFile, output: Path, uncertainty: DrawOptions, *, seed: int, quiet: bool
+) -> None:
     """Fill a table that was read from a file, write it and print the summary.
 
     Parameters
@@ -75,13 +106,19 @@ def fill_and_write(imputer: MCFlowImputer, table: TableFile, output: Path, *, qu
         What to fill.
     output : Path
         Where to write it; "-" is standard output, and the summary then goes to standard error.
+    uncertainty : DrawOptions
+        What to write besides or instead of the estimates.
+    seed : int
+        Decides the draws.
     quiet : bool
         Print nothing.
     """
-    from mcflow.data.tables import write_table
+    from mcflow.cli.draws import draw_and_write
 
-    filled = imputer.transform(table.table)
-    write_table(output, filled, table)
+    if uncertainty.draws is None:
+        filled, lines = _fill_once(imputer, table, output, uncertainty.interval)
+    else:
+        filled, lines = draw_and_write(imputer, table, output, uncertainty, seed=seed, quiet=quiet)
     if not quiet:
         from rich.console import Console
 
@@ -90,4 +127,17 @@ def fill_and_write(imputer: MCFlowImputer, table: TableFile, output: Path, *, qu
         from mcflow.report import summarise
 
         console = Console(stderr=output == STREAM)
-        print_summary(summarise(imputer.schema_, table.table, filled), output, console)
+        print_summary(summarise(imputer.schema_, table.table, filled), lines, console)
+
+
+def _fill_once(
+    imputer: MCFlowImputer, table: TableFile, output: Path, level: float | None
+) -> tuple[pa.Table, list[str]]:
+    """Write the estimates, with an interval around each when a level is given."""
+    from mcflow.cli.draws import with_intervals
+    from mcflow.data.tables import write_table
+
+    filled = imputer.transform(table.table)
+    whole, source = (filled, table) if level is None else with_intervals(imputer, table, filled, level)
+    write_table(output, whole, source)
+    return filled, [f"Written to {'standard output' if str(output) == '-' else output}"]

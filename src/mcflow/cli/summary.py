@@ -4,12 +4,13 @@ from __future__ import annotations
 
 __all__ = ["print_summary"]
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 #: Columns to list before the rest is only counted.
 MOST_COLUMNS = 50
@@ -31,15 +32,15 @@ NOTES = {
 }
 
 
-def print_summary(summary: dict[str, Any], output: Path, console: Console | None = None) -> None:
+def print_summary(summary: dict[str, Any], written: Sequence[str], console: Console | None = None) -> None:
     """Print what was missing and what was filled.
 
     Parameters
     ----------
     summary : dict
         From `mcflow.report.summarise`.
-    output : Path
-        Where the filled table is.
+    written : sequence of str
+        Lines to end with, which say what was written where.
     console : rich.console.Console, optional
         Where to print, by default standard output.
     """
@@ -52,12 +53,12 @@ def print_summary(summary: dict[str, Any], output: Path, console: Console | None
     for heading in ("kind", "missing", "observed", "filled with"):
         table.add_column(heading, justify="right", no_wrap=True)
     for column in holed[:MOST_COLUMNS]:
-        table.add_row(*_cells(column, summary["rows"]))
+        table.add_row(*map(Text, _cells(column, summary["rows"])))  # brackets in a name are no markup
     table.caption = "observed, filled with: the mean of numbers and times, the commonest level"
     if holed:
         console.print(table)
-    for line in _lines(summary, holed, output):
-        console.print(line, highlight=False, soft_wrap=True)
+    for line in [*_lines(summary, holed), *written]:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def _cells(column: dict[str, Any], n_rows: int) -> list[str]:
@@ -78,7 +79,7 @@ def _shown(typical: Any) -> str:
     return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
 
 
-def _lines(summary: dict[str, Any], holed: list[dict[str, Any]], output: Path) -> list[str]:
+def _lines(summary: dict[str, Any], holed: list[dict[str, Any]]) -> list[str]:
     lines = []
     if len(holed) > MOST_COLUMNS:
         lines.append(f"… and {len(holed) - MOST_COLUMNS} more columns with holes.")
@@ -92,5 +93,4 @@ def _lines(summary: dict[str, Any], holed: list[dict[str, Any]], output: Path) -
     left = summary["missing"] - summary["filled"]
     stay = f"; {left:,} stay missing, in columns that are left alone" if left else ""
     lines.append(f"Filled {summary['filled']:,} of {summary['missing']:,} missing cells{stay}.")
-    lines.append(f"Written to {'standard output' if str(output) == '-' else output}")
     return lines

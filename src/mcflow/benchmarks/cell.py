@@ -15,11 +15,14 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcflow.benchmarks.machine import peak_mib
 from mcflow.benchmarks.suite import Task
 from mcflow.data.files import replacing
+
+if TYPE_CHECKING:
+    from mcflow.benchmarks.protocol import Split
 
 #: Characters of an error's message that are kept.
 _LONGEST = 500
@@ -40,7 +43,7 @@ def measure(task: Task, path: Path, report: Callable[[dict[str, Any]], None]) ->
     import numpy as np
 
     from mcflow.benchmarks.methods import MethodSpec
-    from mcflow.benchmarks.protocol import draw_scores, point_scores, split_table
+    from mcflow.benchmarks.protocol import point_scores, split_table
     from mcflow.data.catalog import read_numbers
 
     values = read_numbers(path, task.table).values[: task.rows]
@@ -68,8 +71,18 @@ def measure(task: Task, path: Path, report: Callable[[dict[str, Any]], None]) ->
     }
     report(result)
     if hasattr(imputer, "draw"):
-        result["scores"] = result["scores"] | _plain(draw_scores(split, imputer, task.seed))
-        report(result)
+        found = _draws(split, imputer, task.seed)
+        report(result | found | {"scores": result["scores"] | found["scores"]})
+
+
+def _draws(split: Split, imputer: Any, seed: int) -> dict[str, Any]:
+    """Return the scores of draws and the seconds that these took."""
+    from mcflow.benchmarks.protocol import draw_rows, draw_scores
+
+    start = time.perf_counter()
+    draws = draw_rows(split, imputer, seed)
+    seconds = round(time.perf_counter() - start, 4)
+    return {"scores": _plain(draw_scores(split, imputer, draws)), "draw_s": seconds}
 
 
 def _with_threads(imputer: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Split", "draw_scores", "point_scores", "split_table"]
+__all__ = ["Split", "draw_rows", "draw_scores", "point_scores", "split_table"]
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 #: Draws a row, and rows at most, for the scores of draws.
 N_DRAWS = 20
 MOST_ROWS = 1000
+#: Draws whose rows are compared with true rows; each costs the distances of all pairs.
+ENERGY_DRAWS = 5
+#: What intervals are asked to hold.
+LEVEL = 0.9
+#: Distinct values of a column up to which it has few.
+FEW_VALUES = 20
 
 
 class Split(NamedTuple):
@@ -121,8 +127,8 @@ def point_scores(split: Split, filled: FloatArray) -> dict[str, Score]:
     return scores
 
 
-def draw_scores(split: Split, imputer: Any, seed: int) -> dict[str, Score]:
-    """Score draws of the first test rows.
+def draw_rows(split: Split, imputer: Any, seed: int) -> FloatArray:
+    """Draw the first test rows.
 
     Parameters
     ----------
@@ -135,8 +141,37 @@ def draw_scores(split: Split, imputer: Any, seed: int) -> dict[str, Score]:
 
     Returns
     -------
+    ndarray of shape (n_draws, n_rows, n_columns)
+        20 draws of at most 1,000 rows.
+    """
+    rows = _holed(split)[:MOST_ROWS]
+    return np.stack([np.asarray(table, dtype=np.float64) for table in imputer.draw(rows, N_DRAWS, seed)])
+
+
+def _holed(split: Split) -> FloatArray:
+    return np.where(split.hidden_test, np.nan, split.test)
+
+
+def draw_scores(split: Split, imputer: Any, draws: FloatArray) -> dict[str, Score]:
+    """Score draws of the first test rows, and intervals of all of them when there are some.
+
+    Parameters
+    ----------
+    split : Split
+        What was hidden.
+    imputer : object
+        Fitted. When it has ``interval(rows, level=0.9)``, which returns the low and the high ends as two tables, these
+        are the intervals of all test rows; else they are those of the draws.
+    draws : ndarray of shape (n_draws, n_rows, n_columns)
+        What `draw_rows` returned.
+
+    Returns
+    -------
     dict of Score
-        crps in units of the range; coverage_90, the share of cells between the 5 % and 95 % points of the draws.
+        crps in units of the range; draw_coverage_90, the share of cells between the 5 % and 95 % points of the draws;
+        draw_energy_distance, how far drawn rows are from true ones, in units of the deviations; and of the intervals
+        coverage_90, interval_width in units of the range, lowest_coverage and highest_coverage of any column, and
+        few_values_coverage, that of the columns with at most 20 distinct training values when there are such.
 
     Notes
     -----
@@ -145,11 +180,62 @@ def draw_scores(split: Split, imputer: Any, seed: int) -> dict[str, Score]:
     """
     from mcflow import metrics
 
-    truth, mask = split.test[:MOST_ROWS], split.hidden_test[:MOST_ROWS]
-    rows = np.where(mask, np.nan, truth)
-    draws = np.stack([np.asarray(table, dtype=np.float64) for table in imputer.draw(rows, N_DRAWS, seed)])
+    truth, mask = split.test[: draws.shape[1]], split.hidden_test[: draws.shape[1]]
     low, high = np.quantile(draws, [0.05, 0.95], axis=0, method="weibull")
-    return {
+    scores = {
         "crps": metrics.crps(truth, draws, mask, split.span),
-        "coverage_90": metrics.coverage(truth, low, high, mask),
+        "draw_coverage_90": metrics.coverage(truth, low, high, mask),
     }
+    holed = mask.any(axis=1)
+    if holed.sum() > 1:
+        unit = np.where(split.deviation > 0, split.deviation, 1.0)
+        scores["draw_energy_distance"] = _energy(draws[:ENERGY_DRAWS, holed] / unit, truth[holed] / unit)
+    if hasattr(imputer, "interval"):
+        low, high = (np.asarray(end, dtype=np.float64) for end in imputer.interval(_holed(split), level=LEVEL))
+    return scores | _interval_scores(split, low, high)
+
+
+def _interval_scores(split: Split, low: FloatArray, high: FloatArray) -> dict[str, Score]:
+    """Score the intervals of the first test rows, as many as there are ends."""
+    from mcflow import metrics
+
+    truth, mask = split.test[: len(low)], split.hidden_test[: len(low)]
+    columns = [s for s in metrics.coverage_by_column(truth, low, high, mask) if np.isfinite(s.value)]
+    scores = {
+        "coverage_90": metrics.coverage(truth, low, high, mask),
+        "interval_width": metrics.width(low, high, mask, split.span),
+        "lowest_coverage": min(columns, key=lambda score: score.value),
+        "highest_coverage": max(columns, key=lambda score: score.value),
+    }
+    few = mask & _has_few_values(split)
+    if few.any():
+        scores["few_values_coverage"] = metrics.coverage(truth, low, high, few)
+    return scores
+
+
+def _has_few_values(split: Split) -> BoolArray:
+    """Tell which columns have few distinct values among the training cells that were not hidden."""
+    seen = zip(split.train.T, split.hidden_train.T, strict=True)
+    return np.array([len(np.unique(cells[~hidden])) <= FEW_VALUES for cells, hidden in seen])
+
+
+def _energy(draws: FloatArray, truth: FloatArray) -> Score:
+    r"""Return the energy distance between rows and their draws, without bias, the mean over the draws.
+
+    A row and its own draw share their observed cells, so only pairs of different rows are counted: with
+    :math:`h_{ij} = |x_i - y_j| + |x_j - y_i| - |x_i - x_j| - |y_i - y_j|`, the mean of :math:`h_{ij}` over
+    :math:`i \ne j`, which is 0 on average when draws are right. The error is that of a U-statistic over the rows.
+    """
+    from scipy.spatial.distance import cdist
+
+    from mcflow.metrics import Score
+
+    n_rows = len(truth)
+    pairs = np.zeros((n_rows, n_rows))
+    for rows in draws:
+        between = cdist(rows, truth)
+        pairs += between + between.T - cdist(rows, rows)
+    pairs = pairs / len(draws) - cdist(truth, truth)
+    np.fill_diagonal(pairs, 0.0)
+    means = pairs.sum(axis=1) / (n_rows - 1)
+    return Score(float(means.mean()), float(2 * means.std(ddof=1) / np.sqrt(n_rows)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MARK", "readme_block", "report_blocks", "write_report"]
+__all__ = ["MARK", "measured_on", "readme_block", "report_blocks", "section_name", "table_title", "write_report"]
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -78,7 +78,7 @@ def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[int, Figur
         ranking = section.ranking
         if ranking is None:
             continue
-        words = f"Mean ranks, {_name(section)}"
+        words = f"Mean ranks, {section_name(section)}"
         try:
             svg = draw_ranks(ranking, words)
         except MissingExtraError as error:
@@ -105,12 +105,12 @@ def report_blocks(rows: Sequence[Row], figures: dict[int, Figure] | None = None)
     """
     blocks: list[Block] = []
     for place, section in enumerate(sections_of(rows)):
-        blocks.append(Heading(_name(section).capitalize()))
+        blocks.append(Heading(section_name(section).capitalize()))
         blocks += _tables(section)
         if figures and place in figures:
             blocks.append(figures[place])
         for table in section.tables:
-            blocks += [Heading(f"All measures on {_title(table)}", 3), _measures(section, table)]
+            blocks += [Heading(f"All measures on {table_title(table)}", 3), _measures(section, table)]
     return blocks or [Paragraph("There are no results yet.")]
 
 
@@ -131,7 +131,7 @@ def readme_block(rows: Sequence[Row]) -> str:
     blocks: list[Block] = []
     for section in sections:
         if len(sections) > 1:
-            blocks.append(Heading(_name(section).capitalize(), 3))
+            blocks.append(Heading(section_name(section).capitalize(), 3))
         blocks += _tables(section)
     return to_markdown(blocks)
 
@@ -145,13 +145,45 @@ def _tables(section: Section) -> list[Block]:
     return blocks
 
 
-def _name(section: Section) -> str:
+def section_name(section: Section) -> str:
+    """Return in words how cells were hidden, such as "20 % missing completely at random, first 2,000 rows".
+
+    Parameters
+    ----------
+    section : Section
+        What was measured.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> section_name(Section("mcar", 0.2, None, 0))
+    '20 % missing completely at random'
+    """
     name = f"{section.rate:.0%} missing {_WORDS.get(section.mechanism, section.mechanism)}".replace("%", " %")
     name += f", first {section.n_rows:,} rows" if section.n_rows else ""
     return name + (f", seed {section.seed}" if section.seed else "")
 
 
-def _title(table: str) -> str:
+def table_title(table: str) -> str:
+    """Return how reports call a table.
+
+    Parameters
+    ----------
+    table : str
+        Its name.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> table_title("news"), table_title("my_own")
+    ('News', 'My own')
+    """
     return CATALOG[table].title if table in CATALOG else table.replace("_", " ").capitalize()
 
 
@@ -168,7 +200,7 @@ def _accuracy(section: Section) -> Grid:
         cells = [_accuracy_cell(section, method, table, best[table]) for table in section.tables]
         rank = f"{ranks[method]:.2f}" if method in ranks else "–"
         rows.append((f"`{method}`", *cells, rank))
-    return Grid(("method", *map(_title, section.tables), "mean rank"), tuple(rows))
+    return Grid(("method", *map(table_title, section.tables), "mean rank"), tuple(rows))
 
 
 def _accuracy_cell(section: Section, method: str, table: str, best: float | None) -> str:
@@ -192,7 +224,7 @@ def _cost(section: Section) -> Grid:
     for method in section.methods:
         cells = [_cost_cell(section.entry(method, table)) for table in section.tables]
         rows.append((f"`{method}`", *cells))
-    return Grid(("time and memory", *map(_title, section.tables)), tuple(rows))
+    return Grid(("time and memory", *map(table_title, section.tables)), tuple(rows))
 
 
 def _cost_cell(entry: Entry) -> str:
@@ -214,34 +246,36 @@ def _measures(section: Section, table: str) -> Grid:
 def _notes(section: Section) -> list[str]:
     found = []
     for (method, table), entry in sorted(section.entries.items()):
-        found += [f"`{method}` on {_title(table)}: {note}." for note in entry.notes]
+        found += [f"`{method}` on {table_title(table)}: {note}." for note in entry.notes]
     return found
 
 
 def _alarms(section: Section) -> Iterator[str]:
     for method, table, ours, theirs in section.worse_than_the_mean():
-        yield f"`{method}` on {_title(table)} is worse than the column mean: {_number(ours)} against {_number(theirs)}."
+        figures = f"{_number(ours)} against {_number(theirs)}"
+        yield f"`{method}` on {table_title(table)} is worse than the column mean: {figures}."
     for (method, table), entry in sorted(section.entries.items()):
         for fold, row in entry.failed.items():
-            yield f"`{method}` on {_title(table)}, fold {fold}, failed ({row['status']}): {row['message'].rstrip('.')}."
+            message = row["message"].rstrip(".")
+            yield f"`{method}` on {table_title(table)}, fold {fold}, failed ({row['status']}): {message}."
 
 
 def _caption(section: Section) -> str:
     rows = [row for entry in section.entries.values() for row in entry.rows.values()]
     words = (
         "RMSE over the hidden cells of the test fold in units of each column's full range, mean ± standard deviation "
-        f"over folds; {_name(section)}; fit on the other four fifths of the rows, with their holes. Every method takes "
-        f"all columns as continuous numbers. {_shapes(rows)}"
+        f"over folds; {section_name(section)}; fit on the other four fifths of the rows, with their holes. Every "
+        f"method takes all columns as continuous numbers. {_shapes(rows)}"
     )
     if section.n_rows is None and section.mechanism == "mcar" and section.rate == 0.2:
         words += f"In brackets the figures of {CITATION}; its data are not row for row the same. "
     words += _ranking_words(section)
-    return words + "Times are those of fit and fill, memory is the peak of the process. " + _environment(rows)
+    return words + "Times are those of fit and fill, memory is the peak of the process. " + measured_on(rows)
 
 
 def _shapes(rows: Sequence[Row]) -> str:
     shapes = {r["task"]["table"]: r["data"] for r in rows if r.get("data")}
-    return "".join(f"{_title(t)} has {d['rows']:,} × {d['columns']} cells. " for t, d in sorted(shapes.items()))
+    return "".join(f"{table_title(t)} has {d['rows']:,} × {d['columns']} cells. " for t, d in sorted(shapes.items()))
 
 
 def _ranking_words(section: Section) -> str:
@@ -254,7 +288,19 @@ def _ranking_words(section: Section) -> str:
     return words + (f", Friedman p = {ranking.p_value:.2g}. " if math.isfinite(ranking.p_value) else ". ")
 
 
-def _environment(rows: Sequence[Row]) -> str:
+def measured_on(rows: Sequence[Row]) -> str:
+    """Return where results were measured: machine, threads, load and versions.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Some that `Store.rows` returned.
+
+    Returns
+    -------
+    str
+        A sentence.
+    """
     machines = _distinct(f"{m['cpu']}, {m['cores']} cores, {m['ram_gib']} GiB" for m in _parts(rows, "machine"))
     used = _distinct(", ".join(f"{k} {v}" for k, v in sorted(found.items())) for found in _parts(rows, "versions"))
     threads = _distinct(

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -300,5 +300,22 @@ QUICK = Suite(
     time_limit=180.0,
 )
 
+#: Draws and intervals: the methods that have a distribution for a missing cell, one fold, slow pairs as above.
+DRAWS = Suite(
+    tables=("letter", "credit", "news", "bean", "california"),
+    methods=("em", "mice", "missforest", "mcflow"),
+    folds=(0,),
+    settings=tuple(replace(setting, folds=None) for setting in PAPER.settings if setting.method == "missforest"),
+)
+
+#: Whether it runs, not what it finds.
+QUICK_DRAWS = Suite(
+    tables=("letter", "credit", "news", "bean", "california"),
+    methods=("em", "mice(n_chains=2,n_rounds=4)", "missforest(n_trees=10,max_rounds=1)", "mcflow(max_epochs=8)"),
+    folds=(0,),
+    rows=1000,
+    time_limit=180.0,
+)
+
 #: The suites by name.
-SUITES: dict[str, Suite] = {"paper": PAPER, "quick": QUICK}
+SUITES: dict[str, Suite] = {"paper": PAPER, "quick": QUICK, "draws": DRAWS, "quick-draws": QUICK_DRAWS}

@@ -66,6 +66,11 @@ class Entry:
         found = [row["fit_s"] + row["transform_s"] for row in self.done.values()]
         return fmean(found) if found else None
 
+    def draw_seconds(self) -> float | None:
+        """Return the mean time of the draws that were scored."""
+        found = [row["draw_s"] for row in self.done.values() if row.get("draw_s") is not None]
+        return fmean(found) if found else None
+
     def peak_mib(self) -> float | None:
         """Return the largest memory of a fold's process."""
         found = [row["peak_mib"] for row in self.done.values() if row.get("peak_mib") is not None]

@@ -21,6 +21,7 @@ from mcflow.typing import FloatArray, RandomState
 if TYPE_CHECKING:
     from mcflow.imputers.masked_model import MaskedModel
     from mcflow.imputers.model import FlowModel
+    from mcflow.imputers.sensitivity import Sensitivity
     from mcflow.training.chain import ChainTrace
 
 #: Share of the rows with holes that may be equal to others before a warning is given, and their number.
@@ -162,6 +163,31 @@ class UncertaintyMixin(TableImputer):
             raise ParameterError(f"level is {level!r}, but has to be below 1; 0.9 is usual.")
         low, high = self._quantiles(X, np.array([(1 - level) / 2, (1 + level) / 2]))
         return low, high
+
+    def sensitivity(self, X: Any, column: Any, deltas: Any, **how: Any) -> Sensitivity:
+        """Move the filled cells of a column by some amounts, and see what becomes of an analysis.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The same columns as at fit.
+        column : object
+            Name of the column, its position for numpy.
+        deltas : sequence of float
+            By how much its filled cells are moved.
+        **how : object
+            Those of `mcflow.imputers.sensitivity.sensitivity`: ``analysis``, ``m``, ``random_state``, ``level``,
+            ``row_ids``, and arguments of `mcflow.pool.fit_pooled` such as ``target`` or ``formula``.
+
+        Returns
+        -------
+        Sensitivity
+            Draws and, with an analysis, pooled results for every delta, and the tipping point of a term.
+        """
+        from mcflow.imputers.sensitivity import sensitivity
+
+        check_is_fitted(self)
+        return sensitivity(self, X, column, deltas, **how)
 
     def trace(self, X: Any, n_steps: int = 300, random_state: RandomState = None) -> ChainTrace:
         """Follow the Monte-Carlo chains of some rows from their start, for a look at how they mix.

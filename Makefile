@@ -10,7 +10,7 @@ export MCFLOW_DATA ?=
 BENCH_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format speed bench bench-quick ablation docs clean
+.PHONY: help setup demo test test-slow lint format speed bench bench-quick bench-draws ablation simulation example docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -65,6 +65,7 @@ speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and docs/p
 	$(BIN)/python speed/matmul.py
 	$(BIN)/python speed/growth.py
 	$(BIN)/python speed/million.py
+	$(BIN)/python speed/draws.py || test -z "$(MCFLOW_DATA)"
 
 bench: $(STAMP)-bench ## measure the paper's Table 1 into benchmarks/results and README.md; stop and resume at will
 	$(BIN)/mcflow benchmark tables --output benchmarks/results --readme README.md $(BENCH_FLAGS)
@@ -74,6 +75,15 @@ bench-quick: $(STAMP)-bench ## a look at all methods in minutes, into build/benc
 
 ablation: $(STAMP)-core ## measure what each ingredient is worth into benchmarks/ablation and docs/ablation.md
 	$(BIN)/mcflow benchmark ablation --output benchmarks/ablation --page docs/ablation.md $(BENCH_FLAGS)
+
+bench-draws: $(STAMP)-bench ## measure draws and intervals into benchmarks/results/draws and docs/calibration.md
+	$(BIN)/mcflow benchmark tables --suite draws --output benchmarks/results --readme docs/calibration.md $(BENCH_FLAGS)
+
+simulation: $(STAMP)-core ## measure pooled analyses of simulated studies into benchmarks/simulation and docs/simulation.md
+	$(BIN)/mcflow benchmark simulation --output benchmarks/simulation --page docs/simulation.md $(BENCH_FLAGS)
+
+example: $(STAMP)-dev ## a regression on NHANES with holes, beside complete cases and R's mice, into docs/nhanes.md
+	$(BIN)/python examples/nhanes_regression.py
 
 docs: $(STAMP)-docs ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

@@ -125,8 +125,8 @@ def draws(result: Result) -> str:
     kept = "kept" if result["ratio"] <= result["asked_ratio"] else "passed"
     return (
         f"{result['rows']:,} × {result['columns']} cells like Credit's, a fifth of them missing: one fill takes "
-        f"{result['transform_s']:.1f} s, both tables of an interval {result['interval_s']:.1f} s, and {result['draws']} "
-        f"draws {result['draw_s']:.1f} s, **{result['ratio']:.1f} times** a fill. The limit of "
+        f"{result['transform_s']:.1f} s, both tables of an interval {result['interval_s']:.1f} s, and "
+        f"{result['draws']} draws {result['draw_s']:.1f} s, **{result['ratio']:.1f} times** a fill. The limit of "
         f"{result['asked_ratio']:.0f} times is {kept}. ({_under(result)})"
     )
 

@@ -197,6 +197,10 @@ class FlowDraws:
         drawn: FloatArray = np.minimum(levels, chances.shape[1] - 1).astype(np.float64)
         return drawn
 
+    def first(self, values: FloatArray, hashes: Array) -> FloatArray:
+        """Return rows completed by the first draw of chains whose random numbers the hashes decide."""
+        return np.where(np.isnan(values), self._next(self._warm(values, hashes)), values)
+
     def trace(self, values: FloatArray, seed: int, n_steps: int) -> ChainTrace:
         """Follow the chains of some rows; see `FlowModel.trace`."""
         holed = np.flatnonzero(np.isnan(values).any(axis=1))

@@ -84,17 +84,20 @@ class MaskedDraws:
         ------
         ndarray of shape (n_rows, n_columns)
         """
-        missing = np.isnan(values)
         hashes = hash_rows(values if ids is None else np.column_stack([values, ids]), seed)
-        at_once = int(np.clip(DRAW_BYTES // (8 * max(int(missing.sum()), 1)), 1, MOST_DRAWS))
-        drawn_cells = self._drawn_together if self.blend.normal is None else self._drawn_in_turn
+        at_once = int(np.clip(DRAW_BYTES // (8 * max(int(np.isnan(values).sum()), 1)), 1, MOST_DRAWS))
         for first in range(0, m, at_once):
-            numbers = np.arange(first, min(first + at_once, m))
+            yield from self._numbered(values, hashes, np.arange(first, min(first + at_once, m)))
 
-            def cells_of(rows: Array, numbers: Array = numbers) -> FloatArray:
-                return drawn_cells(values[rows], hashes[rows], numbers)
+    def redraw(self, values: FloatArray, hashes: Array, number: int) -> FloatArray:
+        """Return rows completed as draw `number` of a series has them, with random numbers that the hashes decide."""
+        (table,) = self._numbered(values, hashes, np.array([number]))
+        return table
 
-            yield from self._tables(values, cells_of, len(numbers))
+    def _numbered(self, values: FloatArray, hashes: Array, numbers: Array) -> Iterator[FloatArray]:
+        """Yield the draws of a series that have some numbers."""
+        drawn = self._drawn_together if self.blend.normal is None else self._drawn_in_turn
+        yield from self._tables(values, lambda rows: drawn(values[rows], hashes[rows], numbers), len(numbers))
 
     def quantiles(self, values: FloatArray, probabilities: FloatArray) -> Iterator[FloatArray]:
         """Fill holes with quantiles of what they may be: a table for each probability.

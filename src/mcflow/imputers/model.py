@@ -266,6 +266,10 @@ class FlowModel:
         else:
             yield from (values.copy() for _ in range(m))
 
+    def redraw(self, values: FloatArray, hashes: Array, _number: int) -> FloatArray:
+        """Return rows completed by the first draw of their chains, with random numbers that the hashes decide."""
+        return self._draws().first(values, hashes)
+
     def trace(self, values: FloatArray, seed: int, n_steps: int = 300) -> ChainTrace:
         """Follow the chains of some rows from their start, for a look at how they mix.
 

@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from mcflow.config import Interval, check_parameter
 from mcflow.data.schema import LEVEL_KINDS, Column
 from mcflow.errors import McflowWarning, ParameterError, did_you_mean
-from mcflow.imputers.masked_draws import MaskedDraws
-from mcflow.imputers.model import FlowModel
 from mcflow.imputers.uncertainty import _checked_ids, _warn_of_equal_rows
 from mcflow.random import cell_uniforms, hash_rows, seed_from
 from mcflow.typing import Array, FloatArray, RandomState
@@ -158,7 +156,8 @@ class MovedDraws:
         if not len(holed) or self.column.role == "targets_only":  # which no other cell is drawn from
             return codes
         turn, own_number = number % len(self.models), number // len(self.models)
-        codes[holed] = _redraw(self.models[turn], given[holed], self._hashes(REDRAWS, number)[holed], own_number)
+        hashes = self._hashes(REDRAWS, number)[holed]
+        codes[holed] = self.models[turn].redraw(given[holed], hashes, own_number)
         return codes
 
     def _hashes(self, purpose: int, number: int) -> Array:
@@ -220,19 +219,6 @@ def tilt_levels(codes: FloatArray, chances: FloatArray, uniforms: FloatArray, de
     found = (after < (low + uniforms * (high - low))[:, None]).sum(axis=1)
     moved: FloatArray = np.minimum(found, weights.shape[1] - 1).astype(np.float64)
     return moved
-
-
-def _redraw(model: Any, values: FloatArray, hashes: Array, number: int) -> FloatArray:
-    """Return rows completed as draw `number` of a series has them, with random numbers that the hashes decide."""
-    if isinstance(model, MaskedDraws):
-        drawn = model._drawn_together if model.blend.normal is None else model._drawn_in_turn
-        numbers = np.array([number])
-        series = model._tables(values, lambda rows: drawn(values[rows], hashes[rows], numbers), 1)
-        return next(iter(series))
-    assert isinstance(model, FlowModel)
-    chains = model._draws()
-    codes = chains._next(chains._warm(values, hashes))
-    return np.where(np.isnan(values), codes, values)
 
 
 def _checked_column(imputer: UncertaintyMixin, name: Any) -> Column:

@@ -1,6 +1,6 @@
 """Measure which share of the machine's matrix-multiply rate training and transform reach, and where the rest goes.
 
-    python speed/matmul.py [--rows 100000] [--train-rows 16000] [--passes 4] [--boosted-rows 4000] [--dry]
+    python speed/matmul.py [--rows 100000] [--train-rows 24000] [--passes 4] [--boosted-rows 4000] [--dry]
 
 The rate of float32 multiplies, the passes and the fills are measured in one run, on a made table like Letter: whole
 numbers from 0 to 15, a fifth of the cells missing. Loops of boosted trees fill some of the same rows for comparison.
@@ -136,7 +136,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--train-rows", type=int, default=16_000)
+    parser.add_argument("--train-rows", type=int, default=24_000)
     parser.add_argument("--passes", type=int, default=4)
     parser.add_argument("--boosted-rows", type=int, default=4_000)
     parser.add_argument("--dry", action="store_true")

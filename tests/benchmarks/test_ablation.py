@@ -24,7 +24,7 @@ from mcflow.cli.app import main
 from mcflow.config import PRESETS
 from mcflow.errors import ParameterError, TrainingError
 from mcflow.flows.marginals import PointMarginals
-from mcflow.imputers.blending import NORMAL_ROWS
+from mcflow.imputers.blending import SMALL_ROWS
 from mcflow.training.density import look
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +118,7 @@ def test_every_cell_has_the_seed_of_its_fold_and_can_be_built() -> None:
 
 
 def test_training_rows_are_too_many_for_the_normal() -> None:
-    assert ABLATION.rows * 4 // 5 > NORMAL_ROWS
+    assert ABLATION.rows * 4 // 5 > SMALL_ROWS
 
 
 def test_density_without_the_flow_is_the_sum_of_each_cell_s_own(fitted, split) -> None:

@@ -13,7 +13,7 @@ import pytest
 from mcflow import MCFlowImputer, load
 from mcflow.config import PRESETS, LatentConfig
 from mcflow.errors import DataError, McflowWarning, ParameterError
-from mcflow.imputers.blending import NORMAL_ROWS
+from mcflow.imputers.blending import SMALL_ROWS
 
 COVARIANCE = np.array([[1.0, 0.7, 0.3], [0.7, 1.0, 0.5], [0.3, 0.5, 1.0]])
 
@@ -49,7 +49,7 @@ def by_preset(fitted) -> dict[str, MCFlowImputer]:
 @pytest.fixture(scope="module")
 def large() -> MCFlowImputer:
     """Return a fit on more rows than the normal is learned from, so that the flow gives the draws."""
-    rows = normal_rows(NORMAL_ROWS + 1000, 3)[1]
+    rows = normal_rows(SMALL_ROWS + 1000, 3)[1]
     settings = replace(SMALL, train=replace(SMALL.train, max_epochs=60))
     return MCFlowImputer(preset=settings, random_state=0).fit(rows)
 

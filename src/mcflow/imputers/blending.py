@@ -19,7 +19,11 @@ from mcflow.training.blend import blend_weights
 from mcflow.typing import Array, BoolArray, FloatArray
 
 #: Rows and places up to which a multivariate normal joins the blend, and levels that it tells apart.
-NORMAL_ROWS, NORMAL_PLACES, NORMAL_LEVELS = 5_000, 200, 64
+NORMAL_ROWS, NORMAL_PLACES, NORMAL_LEVELS = 20_000, 200, 64
+
+#: Rows up to which it joins in any case and is drawn from; with more, the squared error has to fall by this share, as
+#: filling becomes slower.
+SMALL_ROWS, WORTH = 5_000, 0.05
 
 #: Members whose held-out cells the normal is judged by, at most, and the work of a normal that is judged by one, rows
 #: times the cube of places; one that takes more is left out.
@@ -107,24 +111,45 @@ class Blend:
             n_judges = int(np.clip(NORMAL_WORK / (len(rows) * known.shape[1] ** 3), 1, NORMAL_JUDGES))
             self._said = self._normal_answers(known[rows], held, n_judges)
             found.append(self._said[0])
-            self.normal = NormalModel.fit(known)
-            samples = rng.integers(len(known), size=(min(n_judges, len(held)), len(known)))
-            self.resampled = [NormalModel.fit(known[sample]) for sample in samples]
         both = np.stack(found, axis=1)
-        numbers &= ~np.isnan(both).any(axis=1)
-        # Half a vote each for H's two estimates, one for the normal, none for the mean.
-        prior = np.array([0.5, 0.5, 0.0, 1.0][: both.shape[1]])
-        weights = blend_weights(both[numbers], truth[numbers], columns[numbers], len(self.columns), prior / prior.sum())
+        judged = numbers & ~np.isnan(both).any(axis=1)
+        weights, error = self._weighed(both, truth, columns, judged)
+        if known is not None and len(values) > SMALL_ROWS:
+            others, without = self._weighed(both[:, :3], truth, columns, judged)
+            if error > (1 - WORTH) * without:
+                both, weights, known, judged = both[:, :3], others, None, numbers
+                self.codec, self._said = None, None
         self.weights[:, : both.shape[1]] = weights
-        blended: FloatArray = np.where(numbers, (both * self.weights[columns, : both.shape[1]]).sum(axis=1), np.nan)
+        if known is not None:
+            self._learn_normals(known, min(n_judges, len(held)), rng)
+        blended: FloatArray = np.where(judged, (both * self.weights[columns, : both.shape[1]]).sum(axis=1), np.nan)
         return blended
+
+    def _weighed(
+        self, estimates: FloatArray, truth: FloatArray, columns: Array, judged: BoolArray
+    ) -> tuple[FloatArray, float]:
+        """Return weights by column, and the squared error under them."""
+        found, truth, columns = estimates[judged], truth[judged], columns[judged]
+        # Half a vote each for H's two estimates, one for the normal, none for the mean.
+        prior = np.array([0.5, 0.5, 0.0, 1.0][: found.shape[1]])
+        weights = blend_weights(found, truth, columns, len(self.columns), prior / prior.sum())
+        return weights, float((((found * weights[columns]).sum(axis=1) - truth) ** 2).mean())
+
+    def _learn_normals(self, rows: FloatArray, n_samples: int, rng: np.random.Generator) -> None:
+        """Learn the normal of all rows and, for small tables, of samples with replacement."""
+        self.normal = NormalModel.fit(rows)
+        if len(rows) <= SMALL_ROWS:
+            samples = rng.integers(len(rows), size=(n_samples, len(rows)))
+            self.resampled = [NormalModel.fit(rows[sample]) for sample in samples]
+        else:
+            self._said = None
 
     def follow(self, other: Blend, values: FloatArray) -> None:
         """Take over another one's weights, and learn the normal of other rows of the same table."""
         self.weights, self.votes, self.codec = other.weights, other.votes, other.codec
         if other.normal is not None and self.codec is not None:
             self.normal = NormalModel.fit(self.codec.encode(values))
-            self.resampled = [self.normal]
+            self.resampled = [self.normal] if other.resampled else []
 
     def _normal_rows(self, values: FloatArray) -> FloatArray | None:
         if len(values) > NORMAL_ROWS:

@@ -96,7 +96,7 @@ class MaskedDraws:
 
     def _numbered(self, values: FloatArray, hashes: Array, numbers: Array) -> Iterator[FloatArray]:
         """Yield the draws of a series that have some numbers."""
-        drawn = self._drawn_together if self.blend.normal is None else self._drawn_in_turn
+        drawn = self._drawn_in_turn if self.blend.resampled else self._drawn_together
         yield from self._tables(values, lambda rows: drawn(values[rows], hashes[rows], numbers), len(numbers))
 
     def quantiles(self, values: FloatArray, probabilities: FloatArray) -> Iterator[FloatArray]:

@@ -44,7 +44,7 @@ def preset(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def quick(preset: str) -> Callable[..., MCFlowImputer]:
     """Make an imputer that takes little time to fit."""
-    return partial(MCFlowImputer, preset=preset, max_epochs=2, random_state=0)
+    return partial(MCFlowImputer, preset=preset, max_epochs=2, calibrate=False, random_state=0)
 
 
 @pytest.fixture(scope="session")

@@ -124,7 +124,7 @@ def test_training_rows_are_too_many_for_the_normal() -> None:
 def test_density_without_the_flow_is_the_sum_of_each_cell_s_own(fitted, split) -> None:
     scores = density_scores(fitted, split, 0)
     grid, mapper = fitted.model_.grid, fitted.model_.stages[0].mapper
-    marginals = PointMarginals(*(torch.from_numpy(part) for part in (grid.points, grid.n_points, grid.discrete)))
+    marginals = PointMarginals(*(torch.from_numpy(part) for part in (grid.points, grid.n_points, grid.atoms)))
     units = torch.from_numpy(grid.units(split.test).astype(np.float32))
     for name, hidden in (("hidden", split.hidden_test), ("rows", np.ones_like(split.hidden_test))):
         p, _ = look(mapper, units, torch.from_numpy(~hidden))

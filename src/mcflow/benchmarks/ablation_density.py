@@ -51,6 +51,7 @@ def without_flow(stage: MaskedStage) -> MaskedStage:
     with torch.no_grad():
         for weight in flow.parameters():
             weight.zero_()
+        flow.scale.fill_(1.0)
     return stage._replace(flow=flow)
 
 

@@ -166,10 +166,9 @@ class MaskedDraws:
         chosen = torch.from_numpy(wanted).to(device)
         with torch.inference_mode():
             answer = mapper(units, shown)
-            chosen = chosen if chosen.ndim == 3 else chosen.expand(mapper.n_members, -1, -1)
-            n_sets = mapper.n_members if wanted.ndim == 2 else 1
-            chances = answer.logits[chosen].softmax(-1).unflatten(0, (n_sets, -1))
-            return chances, answer.direct[chosen].unflatten(0, (n_sets, -1)), answer.context[0]
+            if wanted.ndim == 2:
+                return answer.logits[:, chosen].softmax(-1), answer.direct[:, chosen], answer.context[0]
+            return answer.logits[chosen].softmax(-1)[None], answer.direct[chosen][None], answer.context[0]
 
     def _box_in_units(self) -> tuple[FloatArray, FloatArray]:
         low, high = ((bound - self.grid.centre) / self.grid.spread for bound in self.box)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
 
-from mcflow.benchmarks.blocks import Block, Bullets, Grid, Heading, Paragraph, to_markdown
+from mcflow.benchmarks.blocks import Block, Bullets, Grid, Paragraph, to_markdown
 from mcflow.benchmarks.methods import MethodSpec
 from mcflow.benchmarks.protocol import ENERGY_DRAWS, FEW_VALUES, MOST_ROWS, N_DRAWS
-from mcflow.benchmarks.report import measured_on, section_name, table_title
+from mcflow.benchmarks.report import measured_on, section_blocks, section_name, table_title
 from mcflow.benchmarks.store import Row
 from mcflow.benchmarks.suite import SUITES
-from mcflow.benchmarks.summary import Section, sections_of
+from mcflow.benchmarks.summary import Section
 
 #: The block of a page that holds the table.
 MARK = "draws"
@@ -78,18 +78,18 @@ def draws_block(rows: Sequence[Row], tables: Sequence[str] = SUITES["draws"].tab
     str
         Markdown.
     """
-    sections = sections_of(rows)
-    blocks: list[Block] = []
-    for section in sections:
-        if len(sections) > 1:
-            blocks.append(Heading(section_name(section).capitalize(), 3))
-        blocks += [_grid(section), Paragraph(_caption(section))]
-        if notes := [*_notes(section)]:
-            blocks.append(Bullets(tuple(notes)))
-        blocks += [Paragraph(f"What is asked of `{_OWN}`:"), Bullets(tuple(map(str, checks_of(section, tables))))]
-        if alarms := [*_alarms(section)]:
-            blocks.append(Bullets(tuple(alarms), alarm=True))
+    blocks = section_blocks(rows, lambda section: _section_blocks(section, tables))
     return to_markdown(blocks or [Paragraph("There are no results yet.")])
+
+
+def _section_blocks(section: Section, tables: Sequence[str]) -> list[Block]:
+    blocks: list[Block] = [_grid(section), Paragraph(_caption(section))]
+    if notes := [*_notes(section)]:
+        blocks.append(Bullets(tuple(notes)))
+    blocks += [Paragraph(f"What is asked of `{_OWN}`:"), Bullets(tuple(map(str, checks_of(section, tables))))]
+    if alarms := [*_alarms(section)]:
+        blocks.append(Bullets(tuple(alarms), alarm=True))
+    return blocks
 
 
 def _label(section: Section, name: str) -> str:

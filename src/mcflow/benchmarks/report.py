@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["MARK", "measured_on", "readme_block", "report_blocks", "section_name", "table_title", "write_report"]
+__all__ = [
+    "MARK",
+    "measured_on",
+    "readme_block",
+    "report_blocks",
+    "section_blocks",
+    "section_name",
+    "table_title",
+    "write_report",
+]
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,13 +136,30 @@ def readme_block(rows: Sequence[Row]) -> str:
     str
         Markdown.
     """
+    return to_markdown(section_blocks(rows, _tables))
+
+
+def section_blocks(rows: Sequence[Row], blocks_of: Callable[[Section], Sequence[Block]]) -> list[Block]:
+    """Return the blocks of all sections, under a heading each where there are several.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        What `Store.rows` returned.
+    blocks_of : callable
+        Takes a section and returns its blocks.
+
+    Returns
+    -------
+    list of Block
+    """
     sections = sections_of(rows)
     blocks: list[Block] = []
     for section in sections:
         if len(sections) > 1:
             blocks.append(Heading(section_name(section).capitalize(), 3))
-        blocks += _tables(section)
-    return to_markdown(blocks)
+        blocks += blocks_of(section)
+    return blocks
 
 
 def _tables(section: Section) -> list[Block]:

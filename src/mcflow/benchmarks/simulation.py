@@ -4,10 +4,7 @@ from __future__ import annotations
 
 __all__ = ["DESIGNS", "METHODS", "REFERENCES", "SimulationDesign", "Study", "hide", "replicate", "simulate", "study_of"]
 
-import hashlib
 import inspect
-import json
-import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from mcflow.benchmarks.keys import file_word, key_of
 from mcflow.benchmarks.methods import MethodSpec
 from mcflow.errors import McflowWarning, ParameterError, did_you_mean
 from mcflow.typing import Array, FloatArray
@@ -27,8 +25,8 @@ PROTOCOL = 1
 #: What the methods are compared with: the tables before cells were hidden, and their rows without a hole.
 REFERENCES = {"full": "full data", "complete": "complete cases"}
 
-#: What is compared when nothing else is asked for.
-METHODS = (*REFERENCES, "mcflow", "mice", "em")
+#: What is compared when nothing else is asked for; five seconds, since a study fits hundreds of small tables.
+METHODS = (*REFERENCES, "mcflow(max_time=5)", "mice", "em")
 
 #: How strongly a column's holes depend on z, by its place among the columns with holes.
 SLOPES = (1.5, -1.5, 1.5)
@@ -156,14 +154,12 @@ class Study:
     @property
     def key(self) -> str:
         """Return a hash of all settings, the same on every machine."""
-        text = json.dumps({"protocol": PROTOCOL, **asdict(self)}, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
+        return key_of({"protocol": PROTOCOL, **asdict(self)})
 
     @property
     def name(self) -> str:
         """Return a name for a file: readable, and different for every key."""
-        method = re.sub(r"[^A-Za-z0-9.=]+", "_", self.method).strip("_")[:60]
-        return f"{self.design}-{method}-{self.key[:12]}"
+        return f"{self.design}-{file_word(self.method)}-{self.key[:12]}"
 
 
 def study_of(design: str, method: str, **sizes: Any) -> Study:

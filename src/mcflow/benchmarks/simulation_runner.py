@@ -18,11 +18,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from mcflow.benchmarks.keys import cells_folder
 from mcflow.benchmarks.machine import machine, versions
 from mcflow.benchmarks.simulation import DESIGNS, Study, replicate
 from mcflow.data.files import replacing
 from mcflow.data.locks import holding
-from mcflow.errors import OutputError
 
 #: Lines of progress that a study gets.
 _LINES = 10
@@ -62,11 +62,7 @@ class SimulationStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.cells = folder / "cells"
-        try:
-            self.cells.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{folder} cannot be made: {error.strerror}. Choose another folder.") from error
+        self.cells = cells_folder(folder)
 
     @cached_property
     def _about(self) -> dict[str, Any]:

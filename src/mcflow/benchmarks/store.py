@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mcflow.benchmarks.keys import cells_folder
 from mcflow.benchmarks.suite import Task
 from mcflow.data.files import replacing
 from mcflow.data.locks import holding
-from mcflow.errors import OutputError
 
 #: One result: the task, its key, scores, times, memory, status and where it was measured.
 Row = dict[str, Any]
@@ -46,11 +46,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.cells = folder / "cells"
-        try:
-            self.cells.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{folder} cannot be made: {error.strerror}. Choose another folder.") from error
+        self.cells = cells_folder(folder)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[Path]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 __all__ = ["SUITES", "Cell", "Extra", "Setting", "Suite", "Task"]
 
-import hashlib
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from mcflow.benchmarks.keys import file_word, key_of
 from mcflow.benchmarks.methods import MethodSpec
 from mcflow.errors import ParameterError, did_you_mean
 
@@ -66,14 +64,12 @@ class Task:
     @property
     def key(self) -> str:
         """Return a hash of all settings, the same on every machine."""
-        text = json.dumps({"protocol": PROTOCOL, **asdict(self)}, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
+        return key_of({"protocol": PROTOCOL, **asdict(self)})
 
     @property
     def name(self) -> str:
         """Return a name for a file: readable, and different for every key."""
-        method = re.sub(r"[^A-Za-z0-9.=]+", "_", self.method).strip("_")[:60]
-        return f"{self.table}-{self.mechanism}-{self.rate:g}-{method}-fold{self.fold}-{self.key[:12]}"
+        return f"{self.table}-{self.mechanism}-{self.rate:g}-{file_word(self.method)}-fold{self.fold}-{self.key[:12]}"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,9 @@ from mcflow.masks import hide
 from mcflow.report import plot_calibration, plot_distributions, plot_overimputation, plot_trace
 from mcflow.report.diagnostics_canvas import MISSED, chance_band, percent
 from mcflow.report.diagnostics_foretold import Spread
-from mcflow.training.chain import ChainTrace
+
+#: The least that a picture of a chain needs.
+CHAIN = SimpleNamespace(log_density=np.zeros((9, 2)), accepted=np.ones((9, 2)), values=np.ones((9, 1)), burn_in=3)
 
 
 class Teller:
@@ -50,10 +52,6 @@ class Drawer(Teller):
         return (self._fill(X, self.centre + self.width * ((k + 1) / (m + 1) - 0.5)) for k in range(m))
 
 
-def labelled(axes: Any, label: str) -> list[Any]:
-    return [artist for artist in axes.get_children() if artist.get_label() == label]
-
-
 def evenly(n: int) -> np.ndarray:
     """Return one column whose cells lie evenly in (0, 1), so that the interval of a level holds that share."""
     return ((np.arange(n) + 0.5) / n)[:, None]
@@ -62,7 +60,7 @@ def evenly(n: int) -> np.ndarray:
 # plot_distributions
 
 
-def test_distributions_when_bins_are_common_then_shares_are_those_of_observed_and_filled_cells() -> None:
+def test_distributions_when_bins_are_common_then_shares_are_those_of_observed_and_filled_cells(labelled) -> None:
     frame = np.array([[0.5], [1.5], [1.5], [9.5], [np.nan], [np.nan]])
     completed = np.where(np.isnan(frame), [[0.0]] * 4 + [[0.6], [9.5]], frame)
     (axes,) = plot_distributions(frame, completed).axes
@@ -74,7 +72,7 @@ def test_distributions_when_bins_are_common_then_shares_are_those_of_observed_an
     assert axes.get_title() == "0\n4 observed, 2 filled"
 
 
-def test_distributions_when_given_draws_then_each_has_a_line_and_the_bold_one_is_their_mean() -> None:
+def test_distributions_when_given_draws_then_each_has_a_line_and_the_bold_one_is_their_mean(labelled) -> None:
     frame = np.array([[0.25], [1.5], [3.75], [np.nan]])
     draws = [np.where(np.isnan(frame), value, frame) for value in (0.3, 3.7)]
     for given in (draws, iter(draws), np.stack(draws), tuple(draws)):
@@ -85,7 +83,7 @@ def test_distributions_when_given_draws_then_each_has_a_line_and_the_bold_one_is
         assert labelled(axes, "filled")[0].get_data().values == pytest.approx(np.mean(lines, axis=0))
 
 
-def test_distributions_when_levels_are_filled_then_bars_are_shares_with_the_range_of_the_draws() -> None:
+def test_distributions_when_levels_are_filled_then_bars_are_shares_with_the_range_of_the_draws(labelled) -> None:
     frame = pd.DataFrame({"colour": ["red", "red", "red", "blue", None, None]})
     draws = [frame.fillna("red"), frame.fillna({"colour": "blue"})]
     (axes,) = plot_distributions(frame, draws).axes
@@ -114,7 +112,7 @@ def test_distributions_when_a_filled_level_was_not_observed_then_it_has_a_bar() 
     assert [bar.get_width() for bar in axes.containers[1]] == [0, 0, 100]
 
 
-def test_distributions_when_dates_are_filled_then_the_axis_counts_days() -> None:
+def test_distributions_when_dates_are_filled_then_the_axis_counts_days(labelled) -> None:
     days = pd.Series(pd.to_datetime(["2020-01-01", "2020-01-03", "2020-01-09", None]))
     frame = pd.DataFrame({"visit": days})
     (axes,) = plot_distributions(frame, frame.fillna(pd.Timestamp("2020-01-03"))).axes
@@ -125,7 +123,7 @@ def test_distributions_when_dates_are_filled_then_the_axis_counts_days() -> None
     assert "DateFormatter" in type(axes.xaxis.get_major_formatter()).__name__
 
 
-def test_distributions_when_one_cell_is_far_off_then_the_axis_leaves_it_out_and_says_so() -> None:
+def test_distributions_when_one_cell_is_far_off_then_the_axis_leaves_it_out_and_says_so(labelled) -> None:
     frame = np.append(np.linspace(0.1, 0.9, 999), [1e6, np.nan])[:, None]
     (axes,) = plot_distributions(frame, np.nan_to_num(frame, nan=0.5)).axes
     assert labelled(axes, "observed")[0].get_data().edges[-1] < 1
@@ -143,7 +141,7 @@ def test_distributions_when_more_columns_than_panels_then_the_title_tells_which_
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-def test_distributions_when_kinds_of_frames_differ_then_pictures_do_not(kind: str) -> None:
+def test_distributions_when_kinds_of_frames_differ_then_pictures_do_not(labelled, kind: str) -> None:
     frame = pa.table({"x": [0.5, 1.25, None, 3.0], "word": ["a", None, "b", "b"]})
     completed = pa.table({"x": [0.5, 1.25, 2.0, 3.0], "word": ["a", "a", "b", "b"]})
     made = {"pandas": lambda t: t.to_pandas(), "polars": pl.from_arrow, "pyarrow": lambda t: t}[kind]
@@ -180,7 +178,7 @@ def test_distributions_when_tables_do_not_belong_together_then_it_says_why() -> 
 # plot_overimputation
 
 
-def test_overimputation_when_intervals_are_known_then_points_bars_and_coverage_are_theirs() -> None:
+def test_overimputation_when_intervals_are_known_then_points_bars_and_coverage_are_theirs(labelled) -> None:
     frame = evenly(100)
     figure = plot_overimputation(Teller(), frame, level=0.5, n_cells=100, random_state=0)
     (axes,) = figure.axes
@@ -232,13 +230,13 @@ def test_overimputation_when_n_cells_is_small_then_a_sample_of_observed_cells_is
     assert rows == sorted(set(rows))
 
 
-def test_overimputation_when_cells_are_thinned_then_the_title_counts_all() -> None:
+def test_overimputation_when_cells_are_thinned_then_the_title_counts_all(labelled) -> None:
     (axes,) = plot_overimputation(Teller(), evenly(1_000), n_cells=1_000, random_state=0).axes
     assert axes.get_title() == "0\n90 % of 1,000 covered"
     assert sum(len(labelled(axes, name)[0].get_offsets()) for name in ("covered", "missed")) == 400
 
 
-def test_overimputation_when_levels_have_probabilities_then_those_of_the_true_level_are_drawn() -> None:
+def test_overimputation_when_levels_have_probabilities_then_those_of_the_true_level_are_drawn(labelled) -> None:
     frame = pd.DataFrame({"word": ["a", "b"] * 10, "x": np.arange(20) / 8})
 
     class Guesser:
@@ -258,7 +256,7 @@ def test_overimputation_when_levels_have_probabilities_then_those_of_the_true_le
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-def test_overimputation_when_frames_are_mixed_then_every_kind_of_column_has_a_panel(kind: str) -> None:
+def test_overimputation_when_frames_are_mixed_then_every_kind_of_column_has_a_panel(labelled, kind: str) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=60)
     frame = pd.DataFrame(
@@ -280,7 +278,7 @@ def test_overimputation_when_frames_are_mixed_then_every_kind_of_column_has_a_pa
     assert set(truths) <= set(days)
 
 
-def test_overimputation_when_asked_of_mcflow_then_its_intervals_and_probabilities_are_drawn() -> None:
+def test_overimputation_when_asked_of_mcflow_then_its_intervals_and_probabilities_are_drawn(labelled) -> None:
     x = np.random.default_rng(0).normal(size=80)
     frame = pd.DataFrame({"x": x, "y": x + 1, "word": np.where(x > 0, "up", "down")})
     imputer = MCFlowImputer(max_epochs=2, random_state=0).fit(frame)
@@ -315,82 +313,6 @@ def test_overimputation_when_it_cannot_be_done_then_it_says_why() -> None:
         plot_overimputation(make("em"), frame)
 
 
-# plot_trace
-
-
-def trace_of(**changes: Any) -> SimpleNamespace:
-    rng = np.random.default_rng(0)
-    given = {
-        "log_density": rng.normal(size=(40, 3)),
-        "accepted": np.tile([[True, False, False], [True, True, False]], (20, 1)),
-        "values": rng.normal(size=(40, 2)),
-        "cells": np.array([[7, 1], [8, 2]]),
-        "moves": ("one", "all") * 20,
-        "burn_in": 10,
-    }
-    return SimpleNamespace(**given | changes)
-
-
-def test_trace_when_given_a_chain_then_lines_are_its_numbers() -> None:
-    trace = trace_of()
-    density, accepted, first, second = plot_trace(trace).axes
-    assert [axes.get_title() for axes in (first, second)] == ["row 7, column 1", "row 8, column 2"]
-    assert labelled(density, "mean")[0].get_ydata() == pytest.approx(trace.log_density.mean(axis=1))
-    assert len(labelled(density, "row")) == 3
-    assert labelled(accepted, "all moves")[0].get_ydata()[:2] == pytest.approx([100 / 3, 50])
-    assert labelled(accepted, "one")[0].get_ydata() == pytest.approx(np.full(20, 100 / 3))
-    assert labelled(first, "value")[0].get_ydata() == pytest.approx(trace.values[:, 0])
-    assert labelled(first, "mean")[0].get_segments()[0][0, 1] == pytest.approx(trace.values[10:, 0].mean())
-    assert accepted.get_title() == "accepted: 50 % after the burn-in"
-
-
-def test_trace_when_it_is_one_of_the_package_then_it_is_drawn() -> None:
-    given = vars(trace_of())
-    figure = plot_trace(ChainTrace(rows=np.arange(3), **given))
-    assert [axes.get_title() for axes in figure.axes[2:]] == ["row 7, column 1", "row 8, column 2"]
-
-
-def test_trace_when_it_has_names_and_a_burn_in_by_another_name_then_they_are_used() -> None:
-    trace = trace_of(names=["age", "weight"], n_burn_in=5)
-    del trace.burn_in, trace.moves
-    figure = plot_trace(trace)
-    assert [axes.get_title() for axes in figure.axes[2:]] == ["age", "weight"]
-    for axes in figure.axes:
-        shade = labelled(axes, "burn-in")[0].get_extents().transformed(axes.transData.inverted())
-        assert (shade.x0, shade.x1) == pytest.approx((0, 5))
-
-
-def test_trace_when_it_is_long_then_steps_and_cells_are_thinned() -> None:
-    n_steps = 5_000
-    trace = trace_of(
-        log_density=np.zeros((n_steps, 2)), accepted=np.ones((n_steps, 2)), values=np.zeros((n_steps, 50)), moves=()
-    )
-    figure = plot_trace(trace)
-    assert len(figure.axes) == 12
-    assert "10 of 50 cells" in figure.get_suptitle()
-    assert len(labelled(figure.axes[2], "value")[0].get_xdata()) == 1_000
-
-
-def test_trace_when_a_density_is_infinite_then_the_mean_is_of_the_others() -> None:
-    density = np.full((40, 3), -1.0)
-    density[0] = [-np.inf, -1, -3]
-    axes = plot_trace(trace_of(log_density=density)).axes[0]
-    assert labelled(axes, "mean")[0].get_ydata()[0] == -2
-
-
-@pytest.mark.parametrize("given", [None, {"log_density": 1}, make("em"), 3])
-def test_trace_when_there_is_no_chain_then_it_says_who_has_one(given: Any) -> None:
-    with pytest.raises(ParameterError, match=r"holds no trace of a chain.*preset='paper'"):
-        plot_trace(given)
-
-
-def test_trace_when_arrays_do_not_fit_then_it_names_their_shapes() -> None:
-    with pytest.raises(DataError, match=r"values \(39, 2\)"):
-        plot_trace(trace_of(values=np.zeros((39, 2))))
-    with pytest.raises(DataError, match="empty"):
-        plot_trace(trace_of(log_density=np.zeros((0, 3)), accepted=np.zeros((0, 3)), values=np.zeros((0, 2))))
-
-
 # plot_calibration
 
 
@@ -399,7 +321,7 @@ def cells_hidden(frame: np.ndarray, share: float, seed: int) -> tuple[list[Any],
     return figure.axes, int(figure.get_suptitle().split()[2].replace(",", ""))
 
 
-def test_calibration_when_intervals_are_right_then_curves_follow_the_diagonal_and_transforms_are_flat() -> None:
+def test_calibration_when_intervals_are_right_then_curves_follow_the_diagonal_and_transforms_are_flat(labelled) -> None:
     frame = np.tile(evenly(2_000), 3)
     (left, right), n_cells = cells_hidden(frame, 0.5, 0)
     together = labelled(left, "all cells")[0]
@@ -410,7 +332,7 @@ def test_calibration_when_intervals_are_right_then_curves_follow_the_diagonal_an
     assert [len(labelled(left, str(name))) for name in range(3)] == [1, 1, 1]
 
 
-def test_calibration_when_every_cell_of_some_is_hidden_then_coverage_is_exact() -> None:
+def test_calibration_when_every_cell_of_some_is_hidden_then_coverage_is_exact(labelled) -> None:
     frame = np.array([[0.1, 0.5], [0.3, 0.5], [0.5, 0.51], [0.7, 0.5]])
     figure = plot_calibration(Teller(), frame, hide_share=1 - 1e-12, levels=[0.9, 0.5], random_state=0)
     left = figure.axes[0]
@@ -420,7 +342,7 @@ def test_calibration_when_every_cell_of_some_is_hidden_then_coverage_is_exact() 
     assert labelled(left, "1")[0].get_ydata() == pytest.approx([100, 100])
 
 
-def test_calibration_when_intervals_are_too_narrow_then_the_ends_of_the_histogram_are_high() -> None:
+def test_calibration_when_intervals_are_too_narrow_then_the_ends_of_the_histogram_are_high(labelled) -> None:
     figure = plot_calibration(Teller(width=0.5), np.tile(evenly(1_000), 2), random_state=0)
     shares = labelled(figure.axes[1], "share")[0].get_data().values
     assert min(shares[0], shares[-1]) > 25
@@ -428,7 +350,7 @@ def test_calibration_when_intervals_are_too_narrow_then_the_ends_of_the_histogra
     assert (labelled(figure.axes[0], "all cells")[0].get_ydata() < np.arange(10, 91, 10)).all()
 
 
-def test_calibration_when_there_are_only_draws_then_it_agrees_with_intervals() -> None:
+def test_calibration_when_there_are_only_draws_then_it_agrees_with_intervals(labelled) -> None:
     frame = evenly(1_500)
     curves = [
         labelled(plot_calibration(imputer, frame, random_state=4).axes[0], "all cells")[0].get_ydata()
@@ -492,7 +414,7 @@ def test_chance_band_when_asked_then_it_holds_binomial_shares_that_often() -> No
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "numpy"])
-def test_calibration_when_kinds_of_frames_differ_then_pictures_do_not(kind: str) -> None:
+def test_calibration_when_kinds_of_frames_differ_then_pictures_do_not(labelled, kind: str) -> None:
     rows = np.random.default_rng(0).normal(size=(80, 1)) + 0.5 * np.random.default_rng(1).normal(size=(80, 2))
     frame = pd.DataFrame(rows, columns=["a", "b"])
     made = {"pandas": frame, "polars": pl.from_pandas(frame), "pyarrow": pa.Table.from_pandas(frame), "numpy": rows}
@@ -508,7 +430,7 @@ def test_pictures_when_made_then_they_are_see_through_and_pyplot_knows_nothing_o
         plot_distributions(hide(evenly(9), np.eye(9, 1, dtype=bool)), evenly(9)),
         plot_overimputation(Teller(), evenly(9)),
         plot_calibration(Teller(), evenly(99), random_state=0),
-        plot_trace(trace_of()),
+        plot_trace(CHAIN),
     ]
     for figure in figures:
         assert figure.get_facecolor()[3] == 0
@@ -520,7 +442,7 @@ def test_pictures_when_made_then_they_are_see_through_and_pyplot_knows_nothing_o
     lambda: plot_distributions(evenly(3), evenly(3)),
     lambda: plot_overimputation(Teller(), evenly(3)),
     lambda: plot_calibration(Teller(), evenly(3)),
-    lambda: plot_trace(trace_of()),
+    lambda: plot_trace(CHAIN),
 ])  # fmt: skip
 def test_pictures_when_matplotlib_is_missing_then_the_error_has_the_line_that_installs_it(
     draw: Any, monkeypatch: pytest.MonkeyPatch

@@ -70,7 +70,6 @@ class Blend:
         self.codec: TableCodec | None = None
         self.resampled: list[NormalModel] = []
         self.votes = np.zeros(len(self.columns))
-        self._said: tuple[FloatArray, FloatArray] | None = None
 
     def fit(
         self,
@@ -78,9 +77,11 @@ class Blend:
         rows: Array,
         held: BoolArray,
         estimates: Sequence[FloatArray],
+        log_density: FloatArray,
+        *,
         rng: np.random.Generator,
     ) -> FloatArray:
-        """Weigh the estimates by cells that were held out.
+        """Weigh the estimates by cells that were held out, and decide how often draws come from the normal.
 
         Parameters
         ----------
@@ -92,6 +93,8 @@ class Blend:
             Which of their cells, for each member of H.
         estimates : sequence of ndarray of shape (n_held_cells,)
             The mean over the points, the direct estimate, and the truth, in units.
+        log_density : ndarray of shape (n_held_cells,)
+            Of the truth in units, by H's distribution.
         rng : numpy Generator
             Draws samples of rows.
 
@@ -109,19 +112,22 @@ class Blend:
         known = self._normal_rows(values)
         if known is not None:
             n_judges = int(np.clip(NORMAL_WORK / (len(rows) * known.shape[1] ** 3), 1, NORMAL_JUDGES))
-            self._said = self._normal_answers(known[rows], held, n_judges)
-            found.append(self._said[0])
+            means, deviations = self._normal_answers(known[rows], held, n_judges)
+            found.append(means)
         both = np.stack(found, axis=1)
         judged = numbers & ~np.isnan(both).any(axis=1)
         weights, error = self._weighed(both, truth, columns, judged)
         if known is not None and len(values) > SMALL_ROWS:
             others, without = self._weighed(both[:, :3], truth, columns, judged)
             if error > (1 - WORTH) * without:
-                both, weights, known, judged = both[:, :3], others, None, numbers
-                self.codec, self._said = None, None
+                both, weights, known, judged, self.codec = both[:, :3], others, None, numbers, None
         self.weights[:, : both.shape[1]] = weights
         if known is not None:
-            self._learn_normals(known, min(n_judges, len(held)), rng)
+            self.normal = NormalModel.fit(known)
+            if len(values) <= SMALL_ROWS:
+                samples = rng.integers(len(known), size=(min(n_judges, len(held)), len(known)))
+                self.resampled = [NormalModel.fit(known[sample]) for sample in samples]
+                self._vote(columns, truth - means, deviations, log_density)
         blended: FloatArray = np.where(judged, (both * self.weights[columns, : both.shape[1]]).sum(axis=1), np.nan)
         return blended
 
@@ -134,15 +140,6 @@ class Blend:
         prior = np.array([0.5, 0.5, 0.0, 1.0][: found.shape[1]])
         weights = blend_weights(found, truth, columns, len(self.columns), prior / prior.sum())
         return weights, float((((found * weights[columns]).sum(axis=1) - truth) ** 2).mean())
-
-    def _learn_normals(self, rows: FloatArray, n_samples: int, rng: np.random.Generator) -> None:
-        """Learn the normal of all rows and, for small tables, of samples with replacement."""
-        self.normal = NormalModel.fit(rows)
-        if len(rows) <= SMALL_ROWS:
-            samples = rng.integers(len(rows), size=(n_samples, len(rows)))
-            self.resampled = [NormalModel.fit(rows[sample]) for sample in samples]
-        else:
-            self._said = None
 
     def follow(self, other: Blend, values: FloatArray) -> None:
         """Take over another one's weights, and learn the normal of other rows of the same table."""
@@ -178,32 +175,25 @@ class Blend:
         assert self.codec is not None
         means = model.conditional(rows)
         beyond = np.where(np.isnan(rows), means + np.sqrt(model.conditional_variance(rows)), rows)
-        centre, end = (self.grid.units(self.codec.decode(part))[wanted] for part in (means, beyond))
+        centre, end = (self._in_units(part, wanted) for part in (means, beyond))
         return centre, end - centre
 
-    def vote(self, columns: Array, truth: FloatArray, log_density: FloatArray) -> None:
-        """Decide how often draws come from the normal, by the held-out cells of the last `fit`.
+    def _in_units(self, rows: FloatArray, wanted: BoolArray) -> FloatArray:
+        """Return some cells of rows in the units of the codec."""
+        assert self.codec is not None
+        return self.grid.units(self.codec.decode(rows))[wanted]
 
-        Parameters
-        ----------
-        columns, truth : ndarray of shape (n_held_cells,)
-            Their columns, and what they are, in units.
-        log_density : ndarray of shape (n_held_cells,)
-            By H's distribution, of the truth in units.
+    def _vote(self, columns: Array, missed: FloatArray, deviations: FloatArray, log_density: FloatArray) -> None:
+        """Decide how often draws come from the normal, by held-out cells and how far they are from its means.
 
-        Notes
-        -----
         A column's share is the probability that the normal is the likelier of both, as its cells have it: all where the
         mean of the log-odds is well above zero, none where it is well below, one half where they cannot say. A column
         with values that many cells share is not asked, since a normal does not know of them.
         """
-        if self._said is None:
-            return
-        (means, deviations), self._said = self._said, None
         plain = np.count_nonzero(self.grid.atoms, axis=1) == 0
         known = plain[columns] & (deviations > 0)
-        missed = (truth[known] - means[known]) / deviations[known]
-        by_normal = -0.5 * (missed**2 + math.log(2 * math.pi)) - np.log(deviations[known])
+        squared = (missed[known] / deviations[known]) ** 2
+        by_normal = -0.5 * (squared + math.log(2 * math.pi)) - np.log(deviations[known])
         ahead = np.clip(by_normal - log_density[known], -LARGEST_ODDS, LARGEST_ODDS)
         columns = columns[known]
         counts = np.bincount(columns, minlength=len(self.columns))
@@ -249,7 +239,7 @@ class Blend:
         weights = self.weights[columns]
         if normal and self.normal is not None and self.codec is not None:
             rows = self.normal.conditional(self.codec.encode(values))
-            estimates.append(np.clip(self.grid.units(self.codec.decode(rows))[wanted], low, high))
+            estimates.append(np.clip(self._in_units(rows, wanted), low, high))
         elif not normal:
             rest = weights[:, :3].sum(axis=1, keepdims=True)
             weights = np.where(rest > LEAST_WEIGHT, weights / np.maximum(rest, LEAST_WEIGHT), [1.0, 0.0, 0.0, 0.0])

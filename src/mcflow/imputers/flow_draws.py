@@ -17,7 +17,7 @@ from mcflow.flows.realnvp import RealNVP
 from mcflow.latent.heads import LevelHead
 from mcflow.masks.initial import Marginals
 from mcflow.random import hash_rows
-from mcflow.training.calibration import Calibration
+from mcflow.training.calibration import Calibration, masses_beyond
 from mcflow.training.chain import MOVES, N_SLOTS, Chain, ChainTrace, Jumps
 from mcflow.training.stages import Box, Stage, complete_through
 from mcflow.training.threads import map_on_threads
@@ -229,7 +229,7 @@ class FlowDraws:
         missing = np.isnan(values)
         holed = np.flatnonzero(missing.any(axis=1))
         parts = _parts(holed)
-        masses = [_tails(q, calibration, len(self.nominal)) for q in probabilities]
+        masses = [masses_beyond(q, calibration, len(self.nominal)) for q in probabilities]
         found = map_on_threads(lambda rows: self._read(values[rows], masses), parts)
         cells = np.concatenate(found, axis=1) if found else np.empty((len(probabilities), 0))
         for of_table in cells:
@@ -316,14 +316,6 @@ def _parts(rows: Array) -> list[Array]:
     """Share rows out among threads."""
     size = max(1, min(ROWS_TOGETHER, math.ceil(len(rows) / torch.get_num_threads())))
     return [rows[first : first + size] for first in range(0, len(rows), size)]
-
-
-def _tails(probability: float, calibration: Calibration | None, n_columns: int) -> tuple[bool, FloatArray]:
-    """Return whether a quantile is read from above, and the mass beyond it in every column."""
-    upper, share = bool(probability > 0.5), min(probability, 1 - probability)
-    if calibration is None:
-        return upper, np.full(n_columns, share)
-    return upper, calibration.tails(share)[int(upper)]
 
 
 def _rung(ladder: FloatArray, height: FloatArray) -> FloatArray:

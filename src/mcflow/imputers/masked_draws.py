@@ -15,11 +15,11 @@ from torch import Tensor
 
 from mcflow.data.constraints import fold
 from mcflow.data.grids import TableGrid
-from mcflow.data.schema import Column
+from mcflow.data.schema import LEVEL_KINDS, Column
 from mcflow.flows.marginals import FARTHEST, PointMarginals
 from mcflow.imputers.blending import Blend
 from mcflow.random import cell_uniforms, hash_rows
-from mcflow.training.calibration import Calibration
+from mcflow.training.calibration import Calibration, masses_beyond
 from mcflow.training.predictive import Predictive
 from mcflow.training.threads import map_on_threads
 from mcflow.typing import Array, BoolArray, FloatArray
@@ -59,7 +59,7 @@ class MaskedDraws:
     @property
     def levels(self) -> dict[int, int]:
         """The columns of levels, with how many they have."""
-        raise NotImplementedError
+        return {k: len(column.levels) for k, column in enumerate(self.columns) if column.kind in LEVEL_KINDS}
 
     def marginals(self, device: torch.device) -> PointMarginals:
         """Return the cells' own distributions, for G."""
@@ -119,11 +119,8 @@ class MaskedDraws:
 
     def _tail(self, probability: float) -> FloatArray:
         """Return the normal score at which the quantile of each column is read."""
-        share = min(probability, 1 - probability)
-        masses = np.full((2, len(self.columns)), share)
-        if self.calibration is not None:
-            masses = np.stack(self.calibration.tails(share))
-        scores: FloatArray = ndtri(masses[0]) if probability <= 0.5 else -ndtri(masses[1])
+        upper, masses = masses_beyond(probability, self.calibration, len(self.columns))
+        scores: FloatArray = -ndtri(masses) if upper else ndtri(masses)
         return np.clip(scores, -FARTHEST, FARTHEST)
 
     def _parts(self, values: FloatArray) -> list[Array]:

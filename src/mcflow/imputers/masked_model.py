@@ -18,7 +18,7 @@ from torch import Tensor
 from mcflow.config import Settings
 from mcflow.data.codecs import check_ranges
 from mcflow.data.grids import TableGrid
-from mcflow.data.schema import LEVEL_KINDS, Column
+from mcflow.data.schema import Column
 from mcflow.flows.conditional import ConditionalFlow
 from mcflow.imputers.blending import Blend
 from mcflow.imputers.masked_draws import MaskedDraws
@@ -109,11 +109,6 @@ class MaskedModel(MaskedDraws):
         model = cls(settings, columns, grid, box, seed)
         model.start = start  # a limit of time counts from here
         return model
-
-    @property
-    def levels(self) -> dict[int, int]:
-        """The columns of levels, with how many they have."""
-        return {k: len(column.levels) for k, column in enumerate(self.columns) if column.kind in LEVEL_KINDS}
 
     def go_on_from(self, earlier: MaskedModel) -> None:
         """Begin the fit with another model's networks, if it had the same columns."""
@@ -214,10 +209,10 @@ class MaskedModel(MaskedDraws):
             return
         held = trainer.held.cells.cpu().numpy()
         found = [part.cpu().numpy().astype(np.float64) for part in trainer.held_answers()]
-        blended = self.blend.fit(values, trainer.held.rows.cpu().numpy(), held, found, rng)
         said = trainer.held_chances().cpu()
         cells = Predictive(self.marginals(said.device), held.nonzero()[2], said[None])
-        self.blend.vote(cells.columns, found[2], cells.log_density(found[2]))
+        log_density = cells.log_density(found[2])
+        blended = self.blend.fit(values, trainer.held.rows.cpu().numpy(), held, found, log_density, rng=rng)
         if self.calibrates:
             self.calibration = cells.judged(blended, found[2], self.levels)
 

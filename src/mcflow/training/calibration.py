@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Calibration"]
+__all__ = ["Calibration", "masses_beyond"]
 
 from dataclasses import dataclass
 
@@ -119,6 +119,36 @@ class Calibration:
         if "calibration.below" not in arrays:
             return None
         return cls(**{name: arrays[f"calibration.{name}"] for name in cls.__dataclass_fields__})
+
+
+def masses_beyond(probability: float, calibration: Calibration | None, n_columns: int) -> tuple[bool, FloatArray]:
+    """Return how a quantile is read: whether from above, and the mass beyond it in every column.
+
+    Parameters
+    ----------
+    probability : float
+        Of the quantile.
+    calibration : Calibration or None
+        What moves it, if anything.
+    n_columns : int
+        Of the table.
+
+    Returns
+    -------
+    upper : bool
+        True for probabilities above one half.
+    masses : ndarray of shape (n_columns,)
+
+    Examples
+    --------
+    >>> upper, masses = masses_beyond(0.95, None, 2)
+    >>> upper, masses.round(2)
+    (True, array([0.05, 0.05]))
+    """
+    upper, share = bool(probability > 0.5), min(probability, 1 - probability)
+    if calibration is None:
+        return upper, np.full(n_columns, share)
+    return upper, calibration.tails(share)[int(upper)]
 
 
 def _rank(counts: Array, share: float) -> Array:

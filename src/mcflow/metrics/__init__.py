@@ -1,4 +1,4 @@
-"""How good a fill is: cell by cell, as a distribution, and for the model that is fitted next."""
+"""How good a fill is: cell by cell, as a distribution, for the model that is fitted next, and of images."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mcflow.metrics.distribution import (
     width,
 )
 from mcflow.metrics.downstream import DownstreamScores, downstream_score
+from mcflow.metrics.images import frechet_distance, image_rmse, psnr
 from mcflow.metrics.pointwise import (
     Score,
     by_column,
@@ -38,8 +39,11 @@ __all__ = [
     "crps_by_column",
     "downstream_score",
     "energy_distance",
+    "frechet_distance",
+    "image_rmse",
     "mae",
     "pinball",
+    "psnr",
     "rmse",
     "rmse_by_column",
     "sliced_wasserstein",

@@ -17,7 +17,8 @@ from mcflow.errors import McflowWarning, TrainingError
 from mcflow.latent.masked import MaskedMapper
 from mcflow.random import Streams
 from mcflow.training import Callback
-from mcflow.training.hidden import DESCENT, LOOKS, PATIENCE, HeldCells, HiddenTrainer
+from mcflow.training.held_out import DESCENT, LOOKS, PATIENCE
+from mcflow.training.hidden import HeldCells, HiddenTrainer
 from mcflow.training.sizes import fitting
 
 

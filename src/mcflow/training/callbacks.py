@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from mcflow.training.hidden import HiddenTrainer
+    from mcflow.training.held_out import HeldOutTrainer
     from mcflow.training.loop import Trainer
 
-    AnyTrainer: TypeAlias = Trainer | HiddenTrainer
+    AnyTrainer: TypeAlias = Trainer | HeldOutTrainer
 
 
 #: Why a fit ended, in words.
@@ -32,6 +32,9 @@ class Callback:
 
     def on_epoch_end(self, trainer: AnyTrainer) -> None:
         """Hear that an epoch is over, its refill included."""
+
+    def on_part_end(self, trainer: HeldOutTrainer) -> None:
+        """Hear, every few seconds, that a part of an epoch is over."""
 
     def on_end(self, trainer: AnyTrainer) -> None:
         """Hear that training is over."""
@@ -100,6 +103,15 @@ class ProgressDisplay(Callback):
             total = trainer.settings.train.max_epochs
             self._print(f"epoch {trainer.epoch}/{total}: {losses}, {self._left(trainer)}")
 
+    def on_part_end(self, trainer: HeldOutTrainer) -> None:
+        """Show how far a long epoch is."""
+        done = trainer.epoch + trainer.position / trainer.n_rows
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, left=self._left(trainer, done))
+        elif time.perf_counter() - self._last >= self._every:
+            self._last = time.perf_counter()
+            self._print(f"epoch {done:.2f}/{trainer.settings.train.max_epochs}: {self._left(trainer, done)}")
+
     def on_end(self, trainer: AnyTrainer) -> None:
         """Close the display and say how it ended."""
         self.close()
@@ -113,10 +125,10 @@ class ProgressDisplay(Callback):
             self._bar.stop()
             self._bar = None
 
-    def _left(self, trainer: AnyTrainer) -> str:
-        done = max(trainer.epoch - self._first, 1)
-        rate = (time.perf_counter() - self._start) / done
-        seconds = rate * (trainer.settings.train.max_epochs - trainer.epoch)
+    def _left(self, trainer: AnyTrainer, reached: float | None = None) -> str:
+        reached = trainer.epoch if reached is None else reached
+        rate = (time.perf_counter() - self._start) / max(reached - self._first, 1e-3)
+        seconds = rate * (trainer.settings.train.max_epochs - reached)
         return f"at most {int(seconds // 60)}:{int(seconds % 60):02d} left"
 
     def _print(self, line: str) -> None:

@@ -19,6 +19,7 @@ from mcflow.typing import FloatArray, Header
 
 if TYPE_CHECKING:
     from mcflow.training.callbacks import AnyTrainer
+    from mcflow.training.held_out import HeldOutTrainer
 
 FILE_NAME = "fit.checkpoint"
 
@@ -87,11 +88,21 @@ class Checkpointer(Callback):
 
     def on_epoch_end(self, trainer: AnyTrainer) -> None:
         """Write a checkpoint when it is time."""
-        due = time.perf_counter() - self._last >= self._every
-        if due or trainer.history.ending or trainer.at_milestone:
-            header, tensors = trainer.capture()
-            write_tensors(self.path, "checkpoint", header | {"identity": self.identity, "seed": self.seed}, tensors)
-            self._last = time.perf_counter()
+        if self._due() or trainer.history.ending or trainer.at_milestone:
+            self._write(trainer)
+
+    def on_part_end(self, trainer: HeldOutTrainer) -> None:
+        """Write a checkpoint when it is time."""
+        if self._due():
+            self._write(trainer)
+
+    def _due(self) -> bool:
+        return time.perf_counter() - self._last >= self._every
+
+    def _write(self, trainer: AnyTrainer) -> None:
+        header, tensors = trainer.capture()
+        write_tensors(self.path, "checkpoint", header | {"identity": self.identity, "seed": self.seed}, tensors)
+        self._last = time.perf_counter()
 
     def _check(self, header: Header) -> None:
         if header["identity"] != self.identity:

@@ -192,6 +192,75 @@ def test_value_that_many_cells_share_is_drawn_exactly_and_as_often() -> None:
     assert np.mean(zeros) == pytest.approx(0.4, abs=0.06)
 
 
+# --- small tables with products and levels
+
+
+def interacting(n_rows: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return y, which depends on x1, x2, their product and a group, with its features, and the same with holes."""
+    rng = np.random.default_rng(seed)
+    x1, x2 = rng.normal(size=(2, n_rows))
+    group = rng.choice(["a", "b", "c"], size=n_rows, p=[0.4, 0.35, 0.25])
+    y = 1 + x1 + x1 * x2 + 2 * (group == "b") + rng.normal(size=n_rows)
+    rows = pd.DataFrame({"x1": x1, "x2": x2, "group": group, "y": y})
+    return rows, rows.mask(rng.random(rows.shape) < 0.2)
+
+
+@pytest.fixture(scope="module")
+def factored() -> MCFlowImputer:
+    return MCFlowImputer(preset=SMALL, random_state=0).fit(interacting(400, 0)[1])
+
+
+def test_pooled_analysis_of_draws_finds_the_product_and_the_group(factored) -> None:
+    holed = interacting(400, 0)[1]
+    assert factored.model_.blend.factored.used.all()
+    found = []
+    for table in factored.draw(holed, 10, 0):
+        terms = np.column_stack([np.ones(400), table["x1"], table["x1"] * table["x2"], table["group"] == "b"])
+        found.append(np.linalg.lstsq(terms.astype(float), table["y"].to_numpy(), rcond=None)[0])
+    np.testing.assert_allclose(np.mean(found, axis=0), [1, 1, 1, 2], atol=0.3)
+
+
+def test_draws_of_a_row_with_a_product_do_not_depend_on_order_or_company(factored) -> None:
+    holed = interacting(60, 1)[1]
+    holed.iloc[0] = None
+    whole = list(factored.draw(holed, 3, 0))
+    order = np.random.default_rng(0).permutation(60)
+    parts = [list(factored.draw(part, 3, 0)) for part in (holed.iloc[:1], holed.iloc[1:23], holed.iloc[23:])]
+    for k, table in enumerate(factored.draw(holed.iloc[order], 3, 0)):
+        pd.testing.assert_frame_equal(table, whole[k].iloc[order], rtol=1e-6)
+        pd.testing.assert_frame_equal(pd.concat([part[k] for part in parts]), whole[k], rtol=1e-6)
+
+
+def test_draws_with_a_product_survive_a_file_and_leave_observed_cells_alone(factored, tmp_path) -> None:
+    holed = interacting(50, 2)[1]
+    factored.save(tmp_path / "factored.mcflow")
+    again = list(load(tmp_path / "factored.mcflow").draw(holed, 3, 0))
+    for table, other in zip(factored.draw(holed, 3, 0), again, strict=True):
+        pd.testing.assert_frame_equal(table, other)
+        pd.testing.assert_frame_equal(table.where(holed.notna()), holed)
+        assert not table.isna().any(axis=None)
+
+
+def test_fills_are_the_same_whatever_gives_the_draws(factored) -> None:
+    holed = interacting(50, 3)[1]
+    filled, blend = factored.transform(holed), factored.model_.blend
+    kept, blend.factored = blend.factored, None
+    pd.testing.assert_frame_equal(factored.transform(holed), filled)
+    blend.factored = kept
+
+
+def test_models_of_resampled_rows_have_densities_of_their_own() -> None:
+    holed = interacting(200, 4)[1]
+    imputer = MCFlowImputer(preset=SMALL, n_models=2, max_epochs=4, random_state=0).fit(holed)
+    drawn = [table["y"][holed["y"].isna()] for table in imputer.draw(holed, 4, 0)]
+    assert all(np.isfinite(part).all() for part in drawn)
+    assert all(not np.allclose(drawn[0], part) for part in drawn[1:])
+
+
+def test_normal_table_is_drawn_from_no_such_density(fitted) -> None:
+    assert fitted.model_.blend.factored is None
+
+
 # --- quantiles
 
 

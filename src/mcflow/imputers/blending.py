@@ -14,6 +14,7 @@ from scipy.special import ndtr
 from mcflow.data.codecs import TableCodec
 from mcflow.data.grids import TableGrid
 from mcflow.data.schema import LEVEL_KINDS, Column
+from mcflow.imputers.factored_cells import FactoredCells
 from mcflow.masks.normal import NormalModel
 from mcflow.training.blend import blend_weights
 from mcflow.typing import Array, BoolArray, FloatArray
@@ -31,6 +32,9 @@ NORMAL_JUDGES, NORMAL_WORK = 8, 2e8
 
 #: The logarithm of the largest odds that a single cell may give for or against the normal.
 LARGEST_ODDS = 10.0
+
+#: Sets the random numbers of a factored density apart from others of the same seed.
+FACTORED = 0x66616374
 
 #: Weight of H's estimates below which it does not matter how they share it.
 LEAST_WEIGHT = 1e-6
@@ -60,6 +64,8 @@ class Blend:
         The same of samples of the rows with replacement: how else it might have come out.
     votes : ndarray of shape (n_columns,)
         How often a cell is drawn from the normal.
+    factored : FactoredCells or None
+        What draws come from instead, where it was likelier.
     """
 
     def __init__(self, columns: Sequence[Column], grid: TableGrid) -> None:
@@ -70,6 +76,23 @@ class Blend:
         self.codec: TableCodec | None = None
         self.resampled: list[NormalModel] = []
         self.votes = np.zeros(len(self.columns))
+        self.factored: FactoredCells | None = None
+
+    def factor(self, values: FloatArray, seed: int, deadline: float | None = None) -> None:
+        """Learn a factored density of a small table, to be judged in `fit`.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+            Codes, NaN where missing.
+        seed : int
+            Of its draws of cells and parameters.
+        deadline : float, optional
+            On the clock of `time.perf_counter`.
+        """
+        if len(values) <= SMALL_ROWS and self._normal_rows(values) is not None and self.codec is not None:
+            rng = np.random.default_rng([seed, FACTORED])
+            self.factored = FactoredCells.fit(values, self.codec, rng, deadline)
 
     def fit(
         self,
@@ -128,6 +151,7 @@ class Blend:
                 samples = rng.integers(len(known), size=(min(n_judges, len(held)), len(known)))
                 self.resampled = [NormalModel.fit(known[sample]) for sample in samples]
                 self._vote(columns, truth - means, deviations, log_density)
+                self._judge_factored(values, rows, held, (truth - means, deviations, log_density), rng)
         blended: FloatArray = np.where(judged, (both * self.weights[columns, : both.shape[1]]).sum(axis=1), np.nan)
         return blended
 
@@ -141,12 +165,13 @@ class Blend:
         weights = blend_weights(found, truth, columns, len(self.columns), prior / prior.sum())
         return weights, float((((found * weights[columns]).sum(axis=1) - truth) ** 2).mean())
 
-    def follow(self, other: Blend, values: FloatArray) -> None:
+    def follow(self, other: Blend, values: FloatArray, seed: int) -> None:
         """Take over another one's weights, and learn the normal of other rows of the same table."""
         self.weights, self.votes, self.codec = other.weights, other.votes, other.codec
         if other.normal is not None and self.codec is not None:
             self.normal = NormalModel.fit(self.codec.encode(values))
             self.resampled = [self.normal] if other.resampled else []
+            self.factored = other.factored and other.factored.follow(values, seed)
 
     def _normal_rows(self, values: FloatArray) -> FloatArray | None:
         if len(values) > NORMAL_ROWS:
@@ -202,6 +227,35 @@ class Blend:
         votes = ndtr(totals / np.sqrt(np.maximum(squares, 1e-12)))
         votes = np.where(counts > 0, votes, ndtr(totals.sum() / np.sqrt(max(squares.sum(), 1e-12))))
         self.votes = np.where(plain, votes, 0.0)
+
+    def _judge_factored(
+        self,
+        values: FloatArray,
+        rows: Array,
+        held: BoolArray,
+        others: tuple[FloatArray, FloatArray, FloatArray],
+        rng: np.random.Generator,
+    ) -> None:
+        """Keep the factored density if held-out cells are likelier under it than under what is drawn from otherwise."""
+        if self.factored is None:
+            return
+        columns = held.nonzero()[2]
+        missed, deviations, log_density = others
+        known = deviations > 0
+        votes = np.where(known, self.votes[columns], 0.0)
+        safe = np.where(known, deviations, 1.0)
+        by_normal = np.where(known, -0.5 * ((missed / safe) ** 2 + math.log(2 * math.pi)) - np.log(safe), -np.inf)
+        with np.errstate(divide="ignore"):
+            stated = np.logaddexp(np.log(votes) + by_normal, np.log1p(-votes) + log_density)
+        of_levels = np.array([column.kind in LEVEL_KINDS for column in self.columns])
+        stated -= np.where(of_levels, 0.0, np.log(self.grid.spread))[columns]
+        ends = np.cumsum([cells.sum() for cells in held])[:-1]
+        everywhere = np.zeros((len(held), *values.shape), dtype=bool)
+        everywhere[:, rows] = held
+        by_member = [_by_row(part, cells, rows) for part, cells in zip(np.split(stated, ends), held, strict=True)]
+        plain = of_levels | (np.count_nonzero(self.grid.atoms, axis=1) == 0)
+        if not self.factored.judge(values, everywhere, by_member, plain, rng):
+            self.factored = None
 
     def units(
         self,
@@ -276,6 +330,7 @@ class Blend:
             arrays |= {"normal.mean": np.stack([model.mean for model in every])}
             arrays |= {"normal.covariance": np.stack([model.covariance for model in every])}
             arrays |= self.codec.tensors()
+            arrays |= self.factored.tensors() if self.factored is not None else {}
         return arrays
 
     @classmethod
@@ -287,4 +342,11 @@ class Blend:
             parts = zip(arrays["normal.mean"], arrays["normal.covariance"], strict=True)
             blend.normal, *blend.resampled = [NormalModel(*part) for part in parts]
             blend.codec = TableCodec.from_tensors(list(columns), arrays, max_places=NORMAL_LEVELS)
+            blend.factored = FactoredCells.from_tensors(arrays, blend.codec, blend.normal)
         return blend
+
+
+def _by_row(cells: FloatArray, held: BoolArray, rows: Array) -> FloatArray:
+    """Return what is known of held-out cells, sorted by where their rows are in the table."""
+    places, columns = held.nonzero()
+    return cells[np.lexsort((columns, rows[places]))]

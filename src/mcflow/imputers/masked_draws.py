@@ -208,23 +208,31 @@ class MaskedDraws:
     def _drawn_in_turn(self, values: FloatArray, hashes: Array, numbers: Array) -> FloatArray:
         """Return the same by the chain rule: a cell of every row at a time, given all before it."""
         missing = np.isnan(values)
-        rows, columns = missing.nonzero()
         n_members = self.stages[0].mapper.n_members
         # As many draws for every member, sorted by member; those that were not asked for are thrown away.
         first = int(numbers[0]) // n_members * n_members
         n_draws = math.ceil((int(numbers[-1]) + 1 - first) / n_members) * n_members
         series = np.arange(first, first + n_draws).reshape(-1, n_members).T.ravel()
+        state, left = self._begun(values, hashes, series)
+        rows, columns = left.nonzero()
         numbered = np.full((3, n_draws, *missing.shape), np.inf)
         for k, of_cells in enumerate(numbered):
-            of_cells[:, missing] = cell_uniforms(hashes[rows], columns + k * len(self.columns), series)
+            of_cells[:, left] = cell_uniforms(hashes[rows], columns + k * len(self.columns), series)
         normals, turns, votes = ndtri(np.minimum(numbered[0], 1)), numbered[1], numbered[2]
         turns = turns.argsort(axis=2).argsort(axis=2)
-        state = np.tile(values, (n_draws, 1, 1))
-        for turn in range(int(missing.sum(axis=1).max())):
-            self._draw_turn(state, missing & (turns == turn), normals, votes)
+        for turn in range(int(left.sum(axis=1).max())):
+            self._draw_turn(state, left & (turns == turn), normals, votes)
         order = np.argsort(series)[numbers - first]
         drawn: FloatArray = state[:, missing][order]
         return drawn
+
+    def _begun(self, values: FloatArray, hashes: Array, series: Array) -> tuple[FloatArray, BoolArray]:
+        """Return a table for each draw, with the cells that a factored density gives, and which cells are left."""
+        missing, factored = np.isnan(values), self.blend.factored
+        if factored is None:
+            return np.tile(values, (len(series), 1, 1)), missing
+        tables = [factored.complete(values, hashes, int(number), self.box) for number in series]
+        return np.stack(tables), missing & ~factored.used
 
     def _draw_turn(self, state: FloatArray, wanted: BoolArray, normals: FloatArray, votes: FloatArray) -> None:
         """Draw the wanted cells, one at most in a row, of tables that are sorted by the member that is asked."""

@@ -40,6 +40,9 @@ MASS_POINTS = 16
 #: The share of the time that H has when there is a limit; the flow has the rest.
 LATENT_SHARE = 0.8
 
+#: The share after which a factored density of a small table, which comes before H, is left out if it is not learned.
+FACTORED_SHARE = 0.5
+
 #: The share of a fit's epochs, and of its time, that a second one on other rows of the table has.
 AGAIN_SHARE = 0.25
 
@@ -168,6 +171,9 @@ class MaskedModel(MaskedDraws):
                 network.load_state_dict(other.state_dict())
             self._earlier = None
         flow, mapper = stage.flow.to(device), stage.mapper.to(device)
+        if self._elder is None:
+            limit = self.settings.train.max_time
+            self.blend.factor(values, self.seed, self.start + FACTORED_SHARE * limit if limit else None)
         left = self.start + self.settings.train.max_time - time.perf_counter()
         seconds = LATENT_SHARE * max(left, LEAST_TIME) if self.settings.train.max_time else 0.0
         trainer = HiddenTrainer(self.settings, mapper, units, seen, streams, callbacks=callbacks, seconds=seconds)
@@ -204,7 +210,7 @@ class MaskedModel(MaskedDraws):
     def _judge(self, values: FloatArray, trainer: HiddenTrainer, rng: np.random.Generator) -> None:
         """Weigh the estimates of numbers, and set stated probabilities right, by the cells that were held out."""
         if self._elder is not None:  # rows that were drawn twice show what was held out
-            self.blend.follow(self._elder.blend, values)
+            self.blend.follow(self._elder.blend, values, self.seed)
             self.calibration, self._elder = self._elder.calibration, None
             return
         held = trainer.held.cells.cpu().numpy()

@@ -13,10 +13,12 @@ from mcflow import MCFlowImputer
 from mcflow.config import resolve
 from mcflow.data.schema import Column
 from mcflow.imputers import flow_draws
-from mcflow.imputers.flow_draws import BURN_IN, N_STATES, THINNING, _height_of, _rung
+from mcflow.imputers.flow_draws import BURN_IN, N_STATES, THINNING
 from mcflow.imputers.model import FlowModel
 from mcflow.random import Streams
 from mcflow.training.chain import ChainTrace
+from mcflow.training.ladder import height_of, rung
+from mcflow.training.threads import share_out
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +102,7 @@ def test_draws_are_made_when_they_are_asked_for(model, rows, monkeypatch) -> Non
     assert not moves
     next(series)
     next(series)
-    n_chains = len(flow_draws._parts(np.flatnonzero(np.isnan(rows).any(axis=1))))
+    n_chains = len(share_out(np.flatnonzero(np.isnan(rows).any(axis=1)), flow_draws.ROWS_TOGETHER))
     assert sorted(moves) == sorted([BURN_IN, THINNING, THINNING] * n_chains)
 
 
@@ -234,12 +236,12 @@ def test_calibrated_intervals_cover_what_they_say() -> None:
     assert inside.mean() == pytest.approx(0.8, abs=0.09)
 
 
-def test_height_undoes_rung() -> None:
+def test_height_undoesrung() -> None:
     ladder = np.sort(np.random.default_rng(0).normal(size=(N_STATES + 2, 40)), axis=0)
     height = np.random.default_rng(1).uniform(0, N_STATES + 1, size=40)
-    np.testing.assert_allclose(_height_of(ladder, _rung(ladder, height)), height, atol=1e-6)
-    np.testing.assert_array_equal(_height_of(ladder, np.full(40, -9.0)), 0)
-    np.testing.assert_array_equal(_height_of(ladder, np.full(40, 9.0)), N_STATES + 1)
+    np.testing.assert_allclose(height_of(ladder, rung(ladder, height)), height, atol=1e-6)
+    np.testing.assert_array_equal(height_of(ladder, np.full(40, -9.0)), 0)
+    np.testing.assert_array_equal(height_of(ladder, np.full(40, 9.0)), N_STATES + 1)
 
 
 def test_saved_model_draws_and_reads_the_same_bits(fitted_paper, model, rows, tmp_path) -> None:

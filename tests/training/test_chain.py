@@ -10,11 +10,11 @@ from scipy.stats import kstest, truncnorm
 from mcflow.data.codecs import KnotScale, LevelCode, TableCodec
 from mcflow.data.schema import Column
 from mcflow.flows.realnvp import RealNVP, draw_masks
-from mcflow.imputers.flow_draws import FlowDensity
 from mcflow.masks.initial import Marginals
 from mcflow.random import hash_rows
 from mcflow.training import chain as module
 from mcflow.training.chain import Chain, Jumps
+from mcflow.training.flow_density import FlowDensity
 from mcflow.training.stages import Box
 
 

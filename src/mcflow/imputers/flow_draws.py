@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["FlowDensity", "FlowDraws"]
+__all__ = ["FlowDraws"]
 
-import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
 
 import numpy as np
 import torch
 
 from mcflow.data.codecs import LevelCode, TableCodec
-from mcflow.flows.realnvp import RealNVP
 from mcflow.latent.heads import LevelHead
 from mcflow.masks.initial import Marginals
 from mcflow.random import hash_rows
 from mcflow.training.calibration import Calibration, masses_beyond
 from mcflow.training.chain import MOVES, N_SLOTS, Chain, ChainTrace, Jumps
+from mcflow.training.flow_density import FlowDensity, doubled
+from mcflow.training.ladder import height_of, rung
 from mcflow.training.stages import Box, Stage, complete_through
-from mcflow.training.threads import map_on_threads
+from mcflow.training.threads import map_on_threads, share_out
 from mcflow.typing import Array, BoolArray, FloatArray
-
-Network = TypeVar("Network", bound=torch.nn.Module)
 
 #: Moves before the first draw, and from each draw to the next.
 BURN_IN, THINNING = 90, 9
@@ -42,47 +39,6 @@ TRACED_CELLS = 8
 
 #: Round-off of a mass.
 CLOSE = 1e-9
-
-
-class FlowDensity:
-    """The log-density of a flow and its gradient, in float64.
-
-    Parameters
-    ----------
-    flow : RealNVP
-        A copy of it is kept, on the same device if that has float64.
-
-    Examples
-    --------
-    >>> identity = RealNVP(torch.tensor([[True, False], [False, True]]))
-    >>> value, gradient = FlowDensity(identity).slope(np.array([[0.5, -1.0]]))
-    >>> gradient.tolist()
-    [[-0.5, 1.0]]
-    """
-
-    def __init__(self, flow: RealNVP) -> None:
-        self.flow = _doubled(flow)
-
-    def value(self, rows: FloatArray) -> FloatArray:
-        """Return the log-density of rows, of shape (n_rows,)."""
-        with torch.inference_mode():
-            way = self.flow.run(torch.from_numpy(rows).to(self.flow.theta.device), keep=False)
-            found: FloatArray = (self.flow.base_log_prob(way.out) + way.log_det).cpu().numpy()
-        return found
-
-    def slope(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the same and its gradient, of shape (n_rows, n_places)."""
-        with torch.inference_mode():
-            way = self.flow.run(torch.from_numpy(rows).to(self.flow.theta.device))
-            value = self.flow.base_log_prob(way.out) + way.log_det
-            gradient = self.flow.run_back(way, -way.out, 1.0, weights=False)
-        return value.cpu().numpy(), gradient.cpu().numpy()
-
-
-def _doubled(network: Network) -> Network:
-    """Return a copy in float64, on the CPU where the device has no such thing."""
-    device = next(network.parameters()).device
-    return copy.deepcopy(network).to("cpu" if device.type == "mps" else device).double()
 
 
 class FlowDraws:
@@ -115,7 +71,7 @@ class FlowDraws:
         seed: int,
     ) -> None:
         self.codec, self.marginals, self.box, self.seed = codec, marginals, box, seed
-        self.stages = [Stage(_doubled(stage.flow), _doubled(stage.mapper)) for stage in stages]
+        self.stages = [Stage(doubled(stage.flow), doubled(stage.mapper)) for stage in stages]
         self.density = FlowDensity(stages[-1].flow)
         self.heads = {k: LevelHead(head.weight.double(), head.bias.double()) for k, head in heads.items()}
         self.jumps = Jumps.from_marginals(codec, marginals)
@@ -152,7 +108,7 @@ class FlowDraws:
         """Draw completed tables; see `FlowModel.draws`."""
         holed = np.flatnonzero(np.isnan(values).any(axis=1))
         hashes = hash_rows(values if ids is None else np.column_stack([values, ids]), seed)
-        parts = _parts(holed)
+        parts = share_out(holed, ROWS_TOGETHER)
         chains = map_on_threads(lambda rows: self._warm(values[rows], hashes[rows]), parts)
         for _ in range(m):
             filled = values.copy()
@@ -228,7 +184,7 @@ class FlowDraws:
         """Fill holes with quantiles; see `FlowModel.quantiles`."""
         missing = np.isnan(values)
         holed = np.flatnonzero(missing.any(axis=1))
-        parts = _parts(holed)
+        parts = share_out(holed, ROWS_TOGETHER)
         masses = [masses_beyond(q, calibration, len(self.nominal)) for q in probabilities]
         found = map_on_threads(lambda rows: self._read(values[rows], masses), parts)
         cells = np.concatenate(found, axis=1) if found else np.empty((len(probabilities), 0))
@@ -241,7 +197,7 @@ class FlowDraws:
         """Return quantiles of the missing cells of some rows, of shape (n_quantiles, n_cells)."""
         columns = np.isnan(values).nonzero()[1]
         ladder = self._ladder(values)
-        found = [_rung(ladder, self._height(mass[columns], columns, upper)) for upper, mass in masses]
+        found = [rung(ladder, self._height(mass[columns], columns, upper)) for upper, mass in masses]
         return np.where(self.nominal[columns], np.nan, np.stack(found))
 
     def _height(self, mass: FloatArray, columns: Array, upper: bool) -> FloatArray:
@@ -295,7 +251,7 @@ class FlowDraws:
         some, hide, judged = (part[judged.any(axis=1)] for part in (some, hide, judged))
         if not len(some):
             return None
-        parts = _parts(np.arange(len(some)))
+        parts = share_out(np.arange(len(some)), ROWS_TOGETHER)
         found = map_on_threads(lambda rows: self._masses(some[rows], hide[rows], judged[rows]), parts)
         below, above = np.concatenate(found, axis=1)
         return Calibration.from_scores(below, above, judged.nonzero()[1], values.shape[1])
@@ -307,29 +263,6 @@ class FlowDraws:
         truth, columns = values[judged], judged.nonzero()[1]
         states = ladder[1:-1]
         at_or_below, at_or_above = (states <= truth).mean(axis=0), (states >= truth).mean(axis=0)
-        height = _height_of(ladder, truth) / (N_STATES + 1)
+        height = height_of(ladder, truth) / (N_STATES + 1)
         discrete = self.discrete[columns]
         return np.stack([np.where(discrete, at_or_below, height), np.where(discrete, at_or_above, 1 - height)])
-
-
-def _parts(rows: Array) -> list[Array]:
-    """Share rows out among threads."""
-    size = max(1, min(ROWS_TOGETHER, math.ceil(len(rows) / torch.get_num_threads())))
-    return [rows[first : first + size] for first in range(0, len(rows), size)]
-
-
-def _rung(ladder: FloatArray, height: FloatArray) -> FloatArray:
-    """Return the value of each cell at a height of its ladder."""
-    lower = np.clip(np.floor(height), 0, len(ladder) - 2).astype(np.int64)
-    below, above = (np.take_along_axis(ladder, (lower + k)[None], axis=0)[0] for k in (0, 1))
-    value: FloatArray = below + (height - lower) * (above - below)
-    return value
-
-
-def _height_of(ladder: FloatArray, values: FloatArray) -> FloatArray:
-    """Undo `_rung`: 0 and below the ladder, the number of rungs less 1 above it."""
-    lower = np.clip((ladder <= values).sum(axis=0) - 1, 0, len(ladder) - 2)
-    below, above = (np.take_along_axis(ladder, (lower + k)[None], axis=0)[0] for k in (0, 1))
-    share = (values - below) / np.where(above > below, above - below, 1.0)
-    height: FloatArray = lower + np.clip(share, 0.0, 1.0)
-    return height

@@ -118,6 +118,29 @@ class Jumps:
             spread=np.maximum(encoded.std(axis=0), 1e-3),
         )
 
+    @classmethod
+    def even(cls, spread: FloatArray) -> Jumps:
+        """Propose anything between 0 and 1 with the same chance.
+
+        Parameters
+        ----------
+        spread : ndarray of shape (n_places,)
+            The standard deviation of each place; every place is a column.
+
+        Returns
+        -------
+        Jumps
+        """
+        n_places = len(spread)
+        return cls(
+            owner=np.arange(n_places),
+            masses=np.full(n_places * N_PIECES, 1 / N_PIECES),
+            starts=np.arange(n_places + 1) * N_PIECES,
+            words=np.zeros(n_places, dtype=bool),
+            one_hot=np.zeros(n_places, dtype=bool),
+            spread=spread,
+        )
+
     @cached_property
     def _before(self) -> FloatArray:
         """The mass of a column's atoms before each one."""
@@ -269,6 +292,8 @@ class Chain:
         From `mcflow.random.hash_rows`: all that a row's random numbers come from, besides the number of the step.
     burn_in : int
         Moves in which step sizes are adapted to each row's own acceptance; then they stay as they are.
+    moves : tuple of str
+        Of `MOVES`, those that take turns.
 
     Attributes
     ----------
@@ -320,11 +345,9 @@ class Chain:
     ...         return np.log(rows[:, 0])
     ...     def slope(self, rows):
     ...         return np.log(rows[:, 0]), 1 / rows
-    >>> even = np.full(64, 1 / 64)
-    >>> jumps = Jumps(np.array([0]), even, np.array([0, 64]), np.array([False]), np.array([False]), np.ones(1))
     >>> start, holes = np.full((500, 1), 0.5), np.ones((500, 1), dtype=bool)
     >>> hashes = hash_rows(np.arange(500.0)[:, None], 0)
-    >>> chain = Chain(Wedge(), start, holes, jumps=jumps, box=Box.unit(1), hashes=hashes)
+    >>> chain = Chain(Wedge(), start, holes, jumps=Jumps.even(np.ones(1)), box=Box.unit(1), hashes=hashes)
     >>> chain.advance(60)
     >>> bool(abs(chain.rows.mean() - 2 / 3) < 0.05)
     True
@@ -340,6 +363,7 @@ class Chain:
         box: Box,
         hashes: Hashes,
         burn_in: int = 90,
+        moves: tuple[str, ...] = MOVES,
     ) -> None:
         self.density = density
         self.rows = np.array(rows, dtype=np.float64)
@@ -348,6 +372,7 @@ class Chain:
         self.box = Box(box.low.double(), box.high.double())
         self.hashes = hashes
         self.burn_in = burn_in
+        self.moves = moves
         self.step = 0
         self.accepted = np.zeros(len(rows), dtype=bool)
         self._columns, self._column_starts = _cells(missing)
@@ -369,8 +394,9 @@ class Chain:
     def advance(self, n_moves: int) -> None:
         """Make some moves, of all rows each."""
         for _ in range(n_moves):
+            move = self.moves[self.step % len(self.moves)]
             with np.errstate(all="ignore"):  # what is no number is not accepted
-                {"jump": self._jump, "walk": self._walk, "glide": self._glide}[MOVES[self.step % len(MOVES)]]()
+                {"jump": self._jump, "walk": self._walk, "glide": self._glide}[move]()
             self.step += 1
 
     def uniforms(self, slots: Array, rows: Array) -> FloatArray:
@@ -418,7 +444,7 @@ class Chain:
             speed = speed + size * gradient / 2
         chance = self._decide(x, value, before - self._energy(speed))
         if self.step < self.burn_in:
-            turn = self.step // len(MOVES) + 1
+            turn = self.step // len(self.moves) + 1
             gain = FIRST_GAIN * turn**-GAIN_POWER
             self._log_glide = _grained(self._log_glide + gain * (chance - WANTED_GLIDE))
 

@@ -26,6 +26,9 @@ from mcflow.training.stages import Box, Stage, complete, flow_from, stage_tensor
 from mcflow.training.threads import one_thread_when_small
 from mcflow.typing import Array, Header
 
+#: Epochs for which there has to be time left, where time is limited, for G to start anew.
+WORTH_A_START = 2.0
+
 
 class Trainer:
     """Train G and H on a table with holes, and keep a stage at every power of two.
@@ -72,6 +75,7 @@ class Trainer:
         self.history = History()
         self.stages: list[Stage] = []
         self.epoch = 0
+        self._start = time.perf_counter()
         self._weights = seen_weights(missing)
         mapper = LatentMapper(rows.shape[1], settings.latent.n_layers, streams.weights)
         self.mapper = mapper.to(rows.device)
@@ -90,7 +94,7 @@ class Trainer:
         self.flow_adam = FlatAdam(self.flow.theta.detach(), self.settings.train.learning_rate)
 
     def train(self) -> list[Stage]:
-        """Run until both losses are stable or the epochs are used up.
+        """Run until both losses are stable, or the epochs or the time are used up.
 
         Returns
         -------
@@ -101,6 +105,11 @@ class Trainer:
         ------
         TrainingError
             When a loss is no longer a number.
+
+        Notes
+        -----
+        When the time is up, an epoch ends after the batch it is at. G does not start anew when there is no time left
+        for it to learn.
         """
         self._start = time.perf_counter()
         for callback in self.callbacks:
@@ -127,10 +136,11 @@ class Trainer:
         self.history.epochs.append(Epoch(self.epoch, flow_loss, latent_loss, len(self.stages), seconds))
 
     def _learn(self) -> tuple[float, float]:
-        """Update θ and φ once for every batch; return both mean losses."""
+        """Update θ and φ once for every batch while there is time; return both mean losses."""
         config = self.settings.train
         n_rows = len(self.rows)
         parts: list[Tensor] = []
+        n_seen = 0
         n_cells = config.batch_size * self.rows.shape[1]
         with torch.inference_mode(), one_thread_when_small(n_cells):
             order = torch.randperm(n_rows, generator=self.streams.order).to(self.rows.device)
@@ -140,28 +150,39 @@ class Trainer:
                 self.flow_adam.step(self.flow.gradient)
                 self.latent_adam.step(self.mapper.gradient)
                 parts.append(torch.stack(losses) * (len(batch) / n_rows))
+                n_seen += len(batch)
+                if self._time_left() <= 0:
+                    break
             # Read once an epoch: on a graphics card every look at a number waits for it.
-            flow_loss, latent_loss = torch.stack(parts).cpu().double().sum(0).tolist()
+            flow_loss, latent_loss = (torch.stack(parts).cpu().double().sum(0) / (n_seen / n_rows)).tolist()
         return flow_loss, latent_loss
+
+    def _time_left(self) -> float:
+        limit = self.settings.train.max_time
+        return limit - (time.perf_counter() - self._start) if limit else math.inf
 
     def _close_epoch(self) -> None:
         """Refill, keep and restart when it is time, and find out whether this was the last epoch."""
         config = self.settings.train
         if self.epoch >= config.max_epochs:
             self.history.ending = "max_epochs"
-        elif config.max_time and time.perf_counter() - self._start >= config.max_time:
+        elif self._time_left() <= 0:
             self.history.ending = "max_time"
         elif is_stable(self.history, config.tolerance, config.window):
             self.history.ending = "stable"
-        if self.history.ending or (config.refills and is_refill_epoch(self.epoch)):
+        if self.history.ending:
             self._keep_stage()
-            if not self.history.ending:
-                self.restart_flow()
+        elif config.refills and is_refill_epoch(self.epoch) and self._is_worth_a_start():
+            stage = self._keep_stage()
+            self.rows = complete(stage, self.rows, self.missing, self.box)
+            self.restart_flow()
 
-    def _keep_stage(self) -> None:
-        stage = Stage(self.flow, copy.deepcopy(self.mapper))
-        self.rows = complete(stage, self.rows, self.missing, self.box)
-        self.stages.append(stage)
+    def _is_worth_a_start(self) -> bool:
+        return self._time_left() >= WORTH_A_START * self.history.epochs[-1].seconds
+
+    def _keep_stage(self) -> Stage:
+        self.stages.append(Stage(self.flow, copy.deepcopy(self.mapper)))
+        return self.stages[-1]
 
     @property
     def at_milestone(self) -> bool:

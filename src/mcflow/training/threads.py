@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["map_on_threads", "one_thread_when_small"]
+__all__ = ["map_on_threads", "one_thread_when_small", "share_out"]
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
+
+from mcflow.typing import Array
 
 Part = TypeVar("Part")
 Found = TypeVar("Found")
@@ -74,3 +77,28 @@ def map_on_threads(function: Callable[[Part], Found], parts: Sequence[Part]) -> 
             return list(pool.map(function, parts))
     finally:
         torch.set_num_threads(before)
+
+
+def share_out(rows: Array, at_most: int) -> list[Array]:
+    """Share rows out among threads.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows,)
+        Their numbers.
+    at_most : int
+        Rows of a part.
+
+    Returns
+    -------
+    list of ndarray
+        Parts in order, as many as there are threads or more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [part.tolist() for part in share_out(np.array([3, 5, 8]), 1)]
+    [[3], [5], [8]]
+    """
+    size = max(1, min(at_most, math.ceil(len(rows) / torch.get_num_threads())))
+    return [rows[first : first + size] for first in range(0, len(rows), size)]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from mcflow.baselines.misgan import MisganImputer, _Game, gradient_penalty, table_networks, weighted
+from mcflow.baselines.misgan import MisganGame, MisganImputer, gradient_penalty, table_networks, weighted
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -65,10 +65,10 @@ def test_each_generator_has_the_gradient_of_its_own_loss() -> None:
     networks, rules = small_networks(3), MisganImputer(alpha=0.3, beta=0.4, tau=0.25)
     rows, mask = torch.rand(6, 3, generator=seeded(1)), torch.ones(6, 3)
     mask[::2, 1] = 0
-    _Game(networks, rules, seeded(2)).generators_loss(rows, mask).backward()
+    MisganGame(networks, rules, seeded(2)).generators_loss(rows, mask).backward()
     found = [[p.grad.clone() for p in part.parameters()] for part in networks.generators]
 
-    made, holes, completed = _Game(networks, rules, seeded(2))._made(rows, mask)
+    made, holes, completed = MisganGame(networks, rules, seeded(2))._made(rows, mask)
     of_rows = -networks.data_critic(made * holes + 0.25 * (1 - holes)).mean()
     of_masks = -networks.mask_critic(holes).mean()
     of_imputer = networks.imputer_critic(made).mean() - networks.imputer_critic(completed).mean()

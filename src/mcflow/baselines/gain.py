@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["GainGenerator", "GainImputer", "discriminator_loss", "draw_hint", "generator_loss"]
+__all__ = [
+    "GainGame",
+    "GainGenerator",
+    "GainImputer",
+    "GainRules",
+    "discriminator_loss",
+    "draw_hint",
+    "generator_loss",
+]
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -111,16 +119,35 @@ class GainGenerator(nn.Module):
         return proposal
 
 
-class _Game:
-    """Generator and discriminator with their optimisers."""
+class GainRules(Protocol):
+    """The settings of the game, as every imputer that plays it has them."""
 
-    def __init__(self, imputer: GainImputer, mean: Tensor, streams: Streams) -> None:
-        width = imputer.width or len(mean)
-        self.random, self.rules = streams.order, imputer
+    hint_rate: float
+    alpha: float
+    width: int | None
+    learning_rate: float
+
+
+class GainGame:
+    """Generator and discriminator with their optimisers.
+
+    Parameters
+    ----------
+    rules : GainRules
+        Their settings.
+    mean : Tensor of shape (n_places,)
+        Near which the generator starts.
+    streams : Streams
+        Weights, noise and hints come from it.
+    """
+
+    def __init__(self, rules: GainRules, mean: Tensor, streams: Streams) -> None:
+        width = rules.width or len(mean)
+        self.random, self.rules = streams.order, rules
         self.generator = GainGenerator(mean, width, streams.weights)
         self.discriminator = dense_network([2 * len(mean), width, width, len(mean)], streams.weights)
         self.optimisers = [
-            torch.optim.Adam(network.parameters(), lr=imputer.learning_rate, fused=True)
+            torch.optim.Adam(network.parameters(), lr=rules.learning_rate, fused=True)
             for network in (self.discriminator, self.generator)
         ]
 
@@ -237,7 +264,7 @@ class GainImputer(DrawsMixin, NetworkBaseline):
     def _train(self, rows: Tensor, owner: Tensor, streams: Streams) -> nn.Module:
         observed, held = hold_out(rows, owner, self.held_out, streams.order)
         rows = rows.nan_to_num()
-        game = _Game(self, column_means(rows, observed), streams)
+        game = GainGame(self, column_means(rows, observed), streams)
         keeper = BestAverage(game.generator, held.error)
         n_steps = count_steps(len(rows), self.batch_size, self.max_epochs, self.max_steps)
         feed = batches(len(rows), self.batch_size, streams.order)

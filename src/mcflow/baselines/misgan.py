@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 __all__ = [
+    "MisganGame",
     "MisganImputer",
     "MisganNetworks",
+    "MisganRules",
     "gradient_penalty",
     "proposal",
     "table_networks",
     "weighted",
 ]
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -162,47 +165,76 @@ def proposal(imputer: nn.Module, rows: Tensor, mask: Tensor, uniforms: Tensor) -
     return proposed
 
 
-class _Game:
-    """Generators, imputer and critics with their optimisers."""
+class MisganRules(Protocol):
+    """The settings of the games, as every imputer that plays them has them."""
 
-    def __init__(self, networks: MisganNetworks, rules: MisganImputer, generator: torch.Generator) -> None:
-        self.networks, self.rules, self.random = networks, rules, generator
+    alpha: float
+    beta: float
+    tau: float
+    penalty: float
+    learning_rate: float
+
+
+class MisganGame:
+    """Generators, imputer and critics with their optimisers.
+
+    Parameters
+    ----------
+    networks : MisganNetworks
+        Who plays.
+    rules : MisganRules
+        Settings.
+    generator : torch.Generator
+        Draws all noise.
+    penalised : float, default=1
+        Share of a batch that the gradient penalty is taken from.
+    """
+
+    def __init__(
+        self, networks: MisganNetworks, rules: MisganRules, generator: torch.Generator, penalised: float = 1.0
+    ) -> None:
+        self.networks, self.rules, self.random, self._penalised = networks, rules, generator, penalised
         self.optimisers = [
             torch.optim.Adam(players.parameters(), lr=rules.learning_rate, betas=(0.5, 0.9))
             for players in (networks.critics, networks.generators)
         ]
 
-    def _made(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return new rows, new masks, and the given rows completed."""
+    def _made(self, rows: Tensor, mask: Tensor, imputes: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        """Return new rows, new masks, and the given rows, completed if the imputer plays."""
         n, count = self.networks, len(rows)
         made = n.data_generator(torch.randn(count, n.data_noise, generator=self.random))
         holes = n.mask_generator(torch.randn(count, n.mask_noise, generator=self.random))
+        if not imputes:
+            return made, holes, rows
         proposed = proposal(n.imputer, rows, mask, torch.rand(rows.shape, generator=self.random))
         return made, holes, torch.where(mask > 0, rows, proposed)
 
     def _masked(self, rows: Tensor, mask: Tensor) -> Tensor:
         return rows * mask + self.rules.tau * (1 - mask)
 
-    def critics_loss(self, rows: Tensor, mask: Tensor) -> Tensor:
-        """Return the sum of the three critics' losses, penalties included."""
+    def critics_loss(self, rows: Tensor, mask: Tensor, imputes: bool = True) -> Tensor:
+        """Return the sum of the critics' losses, penalties included; without the imputer's unless it plays."""
         with torch.no_grad():
-            made, holes, completed = self._made(rows, mask)
+            made, holes, completed = self._made(rows, mask, imputes)
         pairs = [(self._masked(rows, mask), self._masked(made, holes)), (mask, holes), (made, completed)]
+        n_games, some = 3 if imputes else 2, math.ceil(self._penalised * len(rows))
         loss = torch.zeros(())
-        for critic, (real, fake) in zip(self.networks.critics, pairs, strict=True):
-            shares = torch.rand(len(rows), generator=self.random)
-            steep = gradient_penalty(critic, real, fake, shares)
+        for critic, (real, fake) in zip(self.networks.critics[:n_games], pairs[:n_games], strict=True):
+            shares = torch.rand(some, generator=self.random)
+            steep = gradient_penalty(critic, real[:some], fake[:some], shares)
             loss = loss + critic(fake).mean() - critic(real).mean() + self.rules.penalty * steep
         return loss
 
-    def generators_loss(self, rows: Tensor, mask: Tensor) -> Tensor:
+    def generators_loss(self, rows: Tensor, mask: Tensor, imputes: bool = True) -> Tensor:
         """Return one number whose gradient is, for each generator, that of its own loss."""
         n = self.networks
-        made, holes, completed = self._made(rows, mask)
+        made, holes, completed = self._made(rows, mask, imputes)
         masks_game = -n.mask_critic(holes).mean()
         rows_game = -n.data_critic(self._masked(made, weighted(holes, self.rules.alpha))).mean()
-        real, fake = n.imputer_critic(weighted(made, self.rules.beta)).mean(), n.imputer_critic(completed).mean()
-        loss: Tensor = masks_game + rows_game + real - fake
+        loss: Tensor = masks_game + rows_game
+        if imputes:
+            real, fake = n.imputer_critic(weighted(made, self.rules.beta)).mean(), n.imputer_critic(completed).mean()
+            loss = loss + real - fake
         return loss
 
     def move(self, player: int, loss: Tensor) -> float:
@@ -323,7 +355,7 @@ class MisganImputer(DrawsMixin, NetworkBaseline):
         mask, held = hold_out(rows, owner, self.held_out, streams.order)
         rows = rows.nan_to_num()
         networks = self._build(rows, mask, streams.weights)
-        game = _Game(networks, self, streams.order)
+        game = MisganGame(networks, self, streams.order)
         keeper = BestAverage(
             networks.imputer, lambda imputer: held.error(lambda *given: self._mean(imputer, *given)), 100
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MCFlowImputer", "__version__", "fit_pooled", "load"]
+__all__ = ["MCFlowImageImputer", "MCFlowImputer", "__version__", "fit_pooled", "load"]
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 #: Where each name is.
-_PLACES = {"MCFlowImputer": "mcflow.imputers", "load": "mcflow.imputers", "fit_pooled": "mcflow.pool"}
+_PLACES = {
+    "MCFlowImageImputer": "mcflow.imputers",
+    "MCFlowImputer": "mcflow.imputers",
+    "load": "mcflow.imputers",
+    "fit_pooled": "mcflow.pool",
+}
 
 if TYPE_CHECKING:
-    from mcflow.imputers import MCFlowImputer, load
+    from mcflow.imputers import MCFlowImageImputer, MCFlowImputer, load
     from mcflow.pool import fit_pooled
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CONSTRAINTS",
+    "IMAGE_PRESETS",
     "OVERRIDES",
     "PRESETS",
     "DataConfig",
@@ -161,6 +162,15 @@ PRESETS: dict[str, Settings] = {
     "paper": Settings(),
 }
 
+#: The same for images; the paper's batch, rate and λ for images follow from their size and holes.
+IMAGE_PRESETS: dict[str, Settings] = {
+    "default": Settings(
+        latent=LatentConfig(masked=True, n_blocks=1),
+        train=TrainConfig(max_epochs=0, batch_size=16, learning_rate=2e-3, weight_decay=0.01),
+    ),
+    "paper": Settings(),
+}
+
 #: Estimator arguments that replace one field of the preset, with the section that holds it.
 OVERRIDES: dict[str, str] = {
     "max_epochs": "train",
@@ -274,13 +284,15 @@ def check_parameter(name: str, value: object, constraint: Interval | Options | N
     raise ParameterError(f"{name} is {value!r}, but has to be {constraint}.{hint}")
 
 
-def resolve(preset: str | Settings, **overrides: Any) -> Settings:
+def resolve(preset: str | Settings, presets: dict[str, Settings] = PRESETS, **overrides: Any) -> Settings:
     """Return the preset's settings with every override that is not None in its place.
 
     Parameters
     ----------
     preset : str or Settings
-        A key of `PRESETS`, or settings of your own.
+        A key of `presets`, or settings of your own.
+    presets : dict, default=PRESETS
+        Settings by name.
     **overrides : object
         Values for the fields named in `OVERRIDES`.
 
@@ -304,6 +316,6 @@ def resolve(preset: str | Settings, **overrides: Any) -> Settings:
             constraint = CONSTRAINTS[name]
             plain = constraint.kind(value) if isinstance(constraint, Interval) else value
             sections.setdefault(OVERRIDES[name], {})[name] = plain
-    base = preset if isinstance(preset, Settings) else PRESETS[preset]
+    base = preset if isinstance(preset, Settings) else presets[preset]
     changed = {part: dataclasses.replace(getattr(base, part), **values) for part, values in sections.items()}
     return dataclasses.replace(base, **changed)

@@ -14,8 +14,12 @@ import mcflow
 from mcflow.config import Settings
 from mcflow.data.constraints import Constraints
 from mcflow.data.files import read_tensors, write_tensors
+from mcflow.data.pixels import PixelCodec
 from mcflow.data.schema import TableSchema
 from mcflow.errors import ModelFileError
+from mcflow.imputers.flow_images import FlowImageModel
+from mcflow.imputers.image import MCFlowImageImputer
+from mcflow.imputers.masked_images import MaskedImageModel
 from mcflow.imputers.masked_model import MaskedModel
 from mcflow.imputers.model import FlowModel
 from mcflow.imputers.table import MCFlowImputer, choose_device
@@ -27,12 +31,12 @@ KIND = "model"
 FORGOTTEN = ("checkpoint_dir", "random_state", "kinds", "roles", "bounds", "allowed", "rules")
 
 
-def save(imputer: MCFlowImputer, path: str | Path) -> None:
+def save(imputer: MCFlowImputer | MCFlowImageImputer, path: str | Path) -> None:
     """Write a fitted imputer to a file.
 
     Parameters
     ----------
-    imputer : MCFlowImputer
+    imputer : MCFlowImputer or MCFlowImageImputer
         Fitted.
     path : path-like
         The file to make or to replace.
@@ -41,24 +45,27 @@ def save(imputer: MCFlowImputer, path: str | Path) -> None:
 
     check_is_fitted(imputer)
     tensors = imputer.model_.tensors()
+    if isinstance(imputer, MCFlowImageImputer):
+        write_tensors(Path(path), KIND, _image_header(imputer), tensors)
+        return
     for k, model in enumerate(imputer.other_models_):
         tensors |= {f"other.{k}.{name}": array for name, array in model.tensors().items()}
     write_tensors(Path(path), KIND, _header(imputer), tensors)
 
 
-def load(path: str | Path, *, device: str = "auto") -> MCFlowImputer:
+def load(path: str | Path, *, device: str = "auto") -> Any:
     """Read a fitted imputer from a file.
 
     Parameters
     ----------
     path : path-like
-        What `MCFlowImputer.save` wrote.
+        What `MCFlowImputer.save` or `MCFlowImageImputer.save` wrote.
     device : str, default="auto"
         Where to compute.
 
     Returns
     -------
-    MCFlowImputer
+    MCFlowImputer or MCFlowImageImputer
         Its answers equal the saved one's bit for bit on the same device. What was said about columns is in `schema_`
         and `constraints_`, not in the parameters.
 
@@ -71,24 +78,34 @@ def load(path: str | Path, *, device: str = "auto") -> MCFlowImputer:
     """
     header, arrays = read_tensors(Path(path), KIND)
     try:
-        return _build(header, arrays, device)
+        of_images = header["estimator"] == "MCFlowImageImputer"
+        return _build_image(header, arrays, device) if of_images else _build(header, arrays, device)
     except (KeyError, TypeError) as error:
         raise ModelFileError(f"{path} lacks a part of a model ({error}). Save it again.") from error
 
 
-def _header(imputer: MCFlowImputer) -> Header:
+def _shared_header(imputer: MCFlowImputer | MCFlowImageImputer) -> Header:
     parameters = {name: _plain(value) for name, value in imputer.get_params().items() if name not in FORGOTTEN}
     return {
         "estimator": type(imputer).__name__,
         "mcflow": mcflow.__version__,
         "parameters": parameters | {"random_state": imputer.seed_},
         "settings": imputer.settings_.to_dict(),
-        "schema": imputer.schema_.to_dict(),
-        "constraints": imputer.constraints_.to_dict(),
         "seed": imputer.seed_,
         "n_stages": len(imputer.stages_),
-        "others": [{"n_stages": len(model.stages), "seed": model.seed} for model in imputer.other_models_],
         "history": imputer.history_.to_dict(),
+    }
+
+
+def _image_header(imputer: MCFlowImageImputer) -> Header:
+    return _shared_header(imputer) | {"images": imputer.codec_.to_dict()}
+
+
+def _header(imputer: MCFlowImputer) -> Header:
+    return _shared_header(imputer) | {
+        "schema": imputer.schema_.to_dict(),
+        "constraints": imputer.constraints_.to_dict(),
+        "others": [{"n_stages": len(model.stages), "seed": model.seed} for model in imputer.other_models_],
     }
 
 
@@ -99,11 +116,29 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _build(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImputer:
+def _parameters(header: Header, device: str) -> dict[str, Any]:
+    """Return an estimator's parameters as they were, on another device."""
     parameters: dict[str, Any] = dict(header["parameters"])
     if isinstance(parameters["preset"], dict):
         parameters["preset"] = Settings.from_dict(parameters["preset"])
-    imputer = MCFlowImputer(**parameters | {"device": device})
+    return parameters | {"device": device}
+
+
+def _build_image(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImageImputer:
+    imputer = MCFlowImageImputer(**_parameters(header, device))
+    imputer.codec_ = PixelCodec(**header["images"])
+    imputer.settings_, imputer.seed_ = Settings.from_dict(header["settings"]), header["seed"]
+    kind: type[FlowImageModel] | type[MaskedImageModel]
+    kind = MaskedImageModel if imputer.settings_.latent.masked else FlowImageModel
+    model = kind.from_tensors(arrays, imputer.codec_, imputer.settings_, header, choose_device(device))
+    model.history = History.from_dict(header["history"])
+    imputer.model_, imputer.stages_, imputer.history_ = model, model.stages, model.history
+    imputer.n_epochs_ = len(model.history.epochs)
+    return imputer
+
+
+def _build(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImputer:
+    imputer = MCFlowImputer(**_parameters(header, device))
     schema = TableSchema.from_dict(header["schema"])
     imputer.settings_ = Settings.from_dict(header["settings"])
     imputer.seed_ = header["seed"]

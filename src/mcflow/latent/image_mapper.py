@@ -1,0 +1,147 @@
+"""H of the default preset for images: a U-net that reads the pixels that are there and their mask."""
+
+from __future__ import annotations
+
+__all__ = ["ImageAnswer", "ImageMapper"]
+
+import itertools
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+#: Parts of the distribution of a pixel.
+PARTS = 3
+
+
+class ImageAnswer(NamedTuple):
+    """What H says of every pixel.
+
+    Parameters
+    ----------
+    context : Tensor of shape (n_images, width, image height, image width)
+        The image as H sees it.
+    direct : Tensor of shape (n_images, n_channels, image height, image width)
+        An estimate of the conditional mean.
+    parameters : Tensor of shape (n_images, n_channels, image height, image width, 3 n_parts)
+        Of a `LogisticMixture` for each pixel.
+    """
+
+    context: Tensor
+    direct: Tensor
+    parameters: Tensor
+
+
+class ImageMapper(nn.Module):
+    r"""A U-net on images of which only some pixels are shown.
+
+    It reads the pixels that are shown and a mark where one is. Each scale has blocks
+    :math:`h \leftarrow h + W_2 * \mathrm{relu}(W_1 * \mathrm{relu}(h))`; the next one has half the height and width and
+    twice the channels. On the way back up what came from below is added.
+
+    Parameters
+    ----------
+    n_channels : int
+        Of an image.
+    width : int, default=32
+        Channels at the first scale.
+    n_scales : int, default=3
+        How many.
+    n_blocks : int, default=1
+        At each scale, on the way down and on the way up.
+    generator : torch.Generator, optional
+        Draws the weights; without it they stay zero.
+
+    Examples
+    --------
+    >>> mapper = ImageMapper(1, 8, generator=torch.Generator().manual_seed(0))
+    >>> shown = torch.ones(2, 1, 9, 7)
+    >>> mapper(torch.zeros(2, 1, 9, 7), shown).direct.shape
+    torch.Size([2, 1, 9, 7])
+    """
+
+    def __init__(
+        self,
+        n_channels: int,
+        width: int = 32,
+        *,
+        n_scales: int = 3,
+        n_blocks: int = 1,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_channels, self.width, self.n_scales = n_channels, width, n_scales
+        widths = [width * 2**k for k in range(n_scales)]
+        self.enter = nn.Conv2d(2 * n_channels, width, 3, padding=1)
+        self.down = nn.ModuleList(_blocks(wide, n_blocks) for wide in widths)
+        self.shrink = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in itertools.pairwise(widths))
+        self.grow = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in itertools.pairwise(widths))
+        self.up = nn.ModuleList(_blocks(wide, n_blocks) for wide in widths[:-1])
+        self.leave = nn.Conv2d(width, n_channels * (1 + 3 * PARTS), 3, padding=1)
+        _draw_weights(self, generator)
+        for parameter in self.parameters():
+            if parameter.ndim == 4:
+                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+
+    def forward(self, pixels: Tensor, shown: Tensor) -> ImageAnswer:
+        """Answer for all pixels.
+
+        Parameters
+        ----------
+        pixels : Tensor of shape (n_images, n_channels, height, width)
+            Between 0 and 1; anything where a pixel is not shown.
+        shown : Tensor of the same shape
+            1 where a pixel is shown, 0 elsewhere.
+
+        Returns
+        -------
+        ImageAnswer
+        """
+        height, width = pixels.shape[2:]
+        state = self._features(torch.cat([(pixels - 0.5) * shown, shown], 1))[..., :height, :width]
+        found = self.leave(state)
+        parameters = found[:, self.n_channels :].unflatten(1, (self.n_channels, 3 * PARTS))
+        return ImageAnswer(state, found[:, : self.n_channels] + 0.5, parameters.movedim(2, -1))
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        """Go down and up all scales; images are made larger by nothing until the scales fit."""
+        step = 2 ** (self.n_scales - 1)
+        height, width = inputs.shape[2:]
+        inputs = functional.pad(inputs, (0, -width % step, 0, -height % step))
+        state: Tensor = self.enter(inputs.contiguous(memory_format=torch.channels_last))
+        kept = []
+        for k, blocks in enumerate(self.down):
+            state = blocks(state)
+            if k < len(self.shrink):
+                kept.append(state)
+                state = self.shrink[k](state)
+        for k in reversed(range(len(self.grow))):
+            state = self.up[k](self.grow[k](state) + kept[k])
+        return state
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(width, width, 3, padding=1)
+        self.last = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, state: Tensor) -> Tensor:
+        moved: Tensor = self.last(functional.relu(self.first(functional.relu(state))))
+        return state + moved
+
+
+def _blocks(width: int, n_blocks: int) -> nn.Sequential:
+    return nn.Sequential(*(_Block(width) for _ in range(n_blocks)))
+
+
+def _draw_weights(network: nn.Module, generator: torch.Generator | None) -> None:
+    """Draw weights as torch's convolutions do; the last layer of a block starts at zero, so that it does nothing."""
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.zero_()
+            if generator is not None and parameter.ndim > 1 and ".last." not in name:
+                bound = 1 / math.sqrt(max(parameter[0].numel(), 1))
+                parameter.uniform_(-bound, bound, generator=generator)

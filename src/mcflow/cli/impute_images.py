@@ -1,0 +1,118 @@
+"""`mcflow impute-images`: fill the holes of a folder of pictures."""
+
+from __future__ import annotations
+
+__all__ = ["impute_images"]
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from mcflow.config import Interval, check_parameter
+from mcflow.errors import ModelFileError, OutputError, ParameterError
+
+if TYPE_CHECKING:
+    from mcflow.imputers import MCFlowImageImputer
+
+
+def impute_images(
+    source: Path,
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")],
+    masks: Path | None = None,
+    model: Path | None = None,
+    save: Path | None = None,
+    draws: int | None = None,
+    interval: float | None = None,
+    preset: str = "default",
+    max_epochs: int | None = None,
+    max_time: float | None = None,
+    checkpoint_dir: Path | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    quiet: Annotated[bool, Parameter(alias="-q")] = False,
+) -> None:
+    """Fill the missing pixels of all pictures of a folder.
+
+    Fits on the pictures themselves, or uses a model that was fitted before. Observed pixels are written as they were.
+
+    Parameters
+    ----------
+    source
+        Folder of PNG, JPEG, WebP or BMP files of one size.
+    output
+        Folder for the filled pictures, as PNG; draws go to its folders draw-01, draw-02 and so on.
+    masks
+        Folder of pictures with the same names, white where a pixel is missing; else transparent pixels are missing.
+    model
+        Use this fitted model instead of fitting.
+    save
+        Also write the fitted model here.
+    draws
+        Also write this many draws of every picture.
+    interval
+        Also write the ends of intervals that hold a pixel with this probability, to the folders low and high.
+    preset
+        default, or paper for the method of the MCFlow paper.
+    max_epochs
+        Passes over the pictures, at most.
+    max_time
+        Seconds that the fit may take.
+    checkpoint_dir
+        Folder for the fit's state: a fit that was stopped goes on from there.
+    device
+        auto, cpu, cuda or mps.
+    seed
+        Whole number that decides everything.
+    quiet
+        Print errors only.
+    """
+    from mcflow.data.image_folders import read_image_folder, write_image_folder
+
+    check_parameter("draws", draws, Interval(int, 1, optional=True))
+    if interval is not None and not 0 < interval < 1:
+        raise ParameterError(f"--interval is {interval}, but has to be between 0 and 1.")
+    if output.resolve() in {source.resolve(), *([masks.resolve()] if masks else [])}:
+        raise OutputError(f"{output} is a folder that is read. Choose another one for what is filled.")
+    images, mask, names = read_image_folder(source, masks)
+    chosen = {"preset": preset, "max_epochs": max_epochs, "max_time": max_time, "checkpoint_dir": checkpoint_dir}
+    if model is None:
+        own = {"device": device, "random_state": seed, "verbose": not quiet}
+        imputer = _fitted(images, mask, chosen | own)
+    else:
+        imputer = _loaded(model, device, chosen)
+    write_image_folder(imputer.transform(images, mask=mask), output, names)
+    for number, drawn in enumerate(imputer.draw(images, draws, seed, mask=mask) if draws else (), 1):
+        write_image_folder(drawn, output / f"draw-{number:02d}", names)
+    if interval is not None:
+        for name, bound in zip(("low", "high"), imputer.interval(images, interval, mask=mask), strict=True):
+            write_image_folder(bound, output / name, names)
+    if save is not None:
+        imputer.save(save)
+    if not quiet:
+        from rich.console import Console
+
+        share = f"{mask.mean():.1%} of the pixels"
+        Console().print(f"Filled {share} of {len(names)} pictures. Written to {output}", highlight=False)
+
+
+def _fitted(images: Any, mask: Any, parameters: dict[str, Any]) -> MCFlowImageImputer:
+    from mcflow.imputers import MCFlowImageImputer
+
+    return MCFlowImageImputer(**parameters).fit(images, mask=mask)
+
+
+def _loaded(model: Path, device: str, chosen: dict[str, Any]) -> MCFlowImageImputer:
+    from mcflow.imputers import MCFlowImageImputer, load
+
+    given = [f"--{name.replace('_', '-')}" for name, value in chosen.items() if value not in (None, "default")]
+    if given:
+        raise ParameterError(
+            f"{', '.join(given)} has no effect with --model, which is fitted already. Leave one of them out."
+        )
+    imputer = load(model, device=device)
+    if not isinstance(imputer, MCFlowImageImputer):
+        raise ModelFileError(f"{model} is a model of tables. `mcflow impute` uses it.")
+    return imputer

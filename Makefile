@@ -10,7 +10,7 @@ export MCFLOW_DATA ?=
 BENCH_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format speed bench bench-quick bench-draws ablation simulation example docs clean
+.PHONY: help setup demo test test-slow lint format speed bench bench-quick bench-images bench-draws ablation simulation example docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -66,6 +66,7 @@ speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and docs/p
 	$(BIN)/python speed/growth.py
 	$(BIN)/python speed/million.py
 	$(BIN)/python speed/draws.py || test -z "$(MCFLOW_DATA)"
+	$(BIN)/python speed/images.py
 
 bench: $(STAMP)-bench ## measure the paper's Table 1 into benchmarks/results and README.md; stop and resume at will
 	$(BIN)/mcflow benchmark tables --output benchmarks/results --readme README.md $(BENCH_FLAGS)
@@ -75,6 +76,9 @@ bench-quick: $(STAMP)-bench ## a look at all methods in minutes, into build/benc
 
 ablation: $(STAMP)-core ## measure what each ingredient is worth into benchmarks/ablation and docs/ablation.md
 	$(BIN)/mcflow benchmark ablation --output benchmarks/ablation --page docs/ablation.md $(BENCH_FLAGS)
+
+bench-images: $(STAMP)-bench ## measure the paper's tables of images into benchmarks/images and docs/images_benchmark.md
+	$(BIN)/mcflow benchmark images --output benchmarks/images --page docs/images_benchmark.md --figure 0.5,0.9,blocks:0.25 $(BENCH_FLAGS)
 
 bench-draws: $(STAMP)-bench ## measure draws and intervals into benchmarks/results/draws and docs/calibration.md
 	$(BIN)/mcflow benchmark tables --suite draws --output benchmarks/results --readme docs/calibration.md $(BENCH_FLAGS)

@@ -245,7 +245,7 @@ def test_command_measures_what_is_missing_and_fills_the_page(data, tmp_path, mon
     small = ablation_suite(rows=100, max_epochs=1, paper_epochs=1, seeds=(2,))
     small = replace(small, tables=("small",), methods=small.methods[:1])
     monkeypatch.setattr(ablation, "QUICK_ABLATION", small)
-    monkeypatch.setattr(bench, "_check_methods", lambda methods: None)  # a process less
+    monkeypatch.setattr(bench, "check_methods", lambda methods, images: None)  # a process less
     page, output = tmp_path / "page.md", tmp_path / "out"
     page.write_text(f"# A\n\n<!-- result {MARK} -->\n<!-- end -->\n\nB\n")
     flags = ["benchmark", "ablation", "--quick", "-o", str(output), "--page", str(page), "--data", str(data)]

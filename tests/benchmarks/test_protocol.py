@@ -214,9 +214,9 @@ def test_threads_of_a_cell_become_jobs_unless_these_were_given(monkeypatch) -> N
     from sklearn.ensemble import RandomForestRegressor
     from sklearn.impute import SimpleImputer
 
-    from mcflow.benchmarks.cell import _with_threads
+    from mcflow.benchmarks.process import with_threads
 
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert _with_threads(RandomForestRegressor()).n_jobs == 3
-    assert _with_threads(RandomForestRegressor(n_jobs=1)).n_jobs == 1
-    assert isinstance(_with_threads(SimpleImputer()), SimpleImputer)
+    assert with_threads(RandomForestRegressor()).n_jobs == 3
+    assert with_threads(RandomForestRegressor(n_jobs=1)).n_jobs == 1
+    assert isinstance(with_threads(SimpleImputer()), SimpleImputer)

@@ -312,8 +312,9 @@ def test_demo_ends_soon_unless_something_else_is_said(monkeypatch, tmp_path, fla
 
 HELP = {
     "--help": ("impute", "fit", "check", "demo", "benchmark"),
-    "benchmark --help": ("tables", "ablation", "simulation"),
+    "benchmark --help": ("tables", "images", "ablation", "simulation"),
     "benchmark tables --help": ("--methods", "--folds", "--retry"),
+    "benchmark images --help": ("--sets", "--data-dir", "--figure", "--report-only"),
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from mcflow.benchmarks.runner import Listener, Running
 from mcflow.benchmarks.store import Row
-from mcflow.benchmarks.suite import Cell
+from mcflow.benchmarks.tasks import AnyCell
 
 
 class Progress(Listener):
@@ -20,7 +20,7 @@ class Progress(Listener):
 
     Parameters
     ----------
-    cells : iterable of Cell
+    cells : iterable of AnyCell
         What is left to do.
     known : iterable of dict
         Results from before, from which times are estimated.
@@ -30,7 +30,7 @@ class Progress(Listener):
         Where to write, by default standard error.
     """
 
-    def __init__(self, cells: Iterable[Cell], known: Iterable[Row], jobs: int, console: Any = None) -> None:
+    def __init__(self, cells: Iterable[AnyCell], known: Iterable[Row], jobs: int, console: Any = None) -> None:
         from rich.console import Console
 
         self._console = console or Console(file=sys.stderr)
@@ -55,14 +55,14 @@ class Progress(Listener):
             self._live.stop()
             self._live = None
 
-    def on_end(self, cell: Cell, row: Row) -> None:
+    def on_end(self, cell: AnyCell, row: Row) -> None:
         """Count a cell and print its line."""
         self._left.pop(cell.task.key, None)
         good = row["status"] == "done"
         self._done, self._failed = self._done + good, self._failed + (not good)
         self._rows.append(row)
         number = self._done + self._failed
-        text = f"[{number}/{self._total}] {_words(cell)}: {_outcome(row)}, {_clock(self.seconds_left([]))} left"
+        text = f"[{number}/{self._total}] {cell.task.words}: {_outcome(row)}, {_clock(self.seconds_left([]))} left"
         self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def on_pause(self, running: list[Running]) -> None:
@@ -80,11 +80,11 @@ class Progress(Listener):
         head += f", about {_clock(self.seconds_left(running))}" if self._rows else ""
         table = Table(title=head, title_justify="left", show_header=False, box=None)
         for one in running:
-            table.add_row(Text(_words(one.cell)), Text(_clock(one.seconds)))
+            table.add_row(Text(one.cell.task.words), Text(_clock(one.seconds)))
         return table
 
     def seconds_left(self, running: list[Running]) -> float:
-        """Estimate the rest from finished cells of the same method, on the same table where there are some.
+        """Estimate the rest from finished cells of the same method, on the same data where there are some.
 
         Parameters
         ----------
@@ -99,16 +99,12 @@ class Progress(Listener):
         spent = sum(min(one.seconds, self._guess(one.cell)) for one in running)
         return max(total - spent, 0.0) / self._jobs
 
-    def _guess(self, cell: Cell) -> float:
+    def _guess(self, cell: AnyCell) -> float:
         method = [row for row in self._rows if row.get("label") == cell.label]
-        same = [row for row in method if row["task"]["table"] == cell.task.table]
+        subject = cell.task.subject
+        same = [row for row in method if row["task"].get(subject) == getattr(cell.task, subject)]
         chosen = same or method or self._rows
         return fmean(row["seconds"] for row in chosen) if chosen else 0.0
-
-
-def _words(cell: Cell) -> str:
-    task = cell.task
-    return f"{task.table}, {task.mechanism} {task.rate:g}, fold {task.fold}, {task.method}"
 
 
 def _outcome(row: Row) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["WRONG_METHOD", "MethodSpec", "main", "split_list"]
+__all__ = ["IMAGES", "WRONG_METHOD", "MethodSpec", "main", "split_list"]
 
 import ast
 import inspect
@@ -17,6 +17,8 @@ from mcflow.errors import ParameterError, did_you_mean
 
 #: Exit code of this module as a program when a method or a parameter does not exist.
 WRONG_METHOD = 2
+#: Its first argument when the methods are those of images.
+IMAGES = "--images"
 
 
 def split_list(text: str) -> list[str]:
@@ -141,24 +143,60 @@ class MethodSpec:
             return _own_method(rest, seed, own)
         kinds = dict.fromkeys(range(n_columns), "continuous")
         if family == "mcflow":
-            return _mcflow(rest, {"random_state": seed, "kinds": kinds} | own)
+            from mcflow import MCFlowImputer
+
+            return _mcflow(MCFlowImputer, rest, {"random_state": seed, "kinds": kinds} | own)
         from mcflow.baselines import make
 
         return make(self.name, **({"random_state": seed, "kinds": kinds} | own))  # type: ignore[arg-type]
 
+    def build_for_images(self, seed: int) -> Any:
+        """Return the imputer of images, not fitted yet.
 
-def _mcflow(preset: str, parameters: dict[str, Any]) -> Any:
-    from mcflow import MCFlowImputer
+        Parameters
+        ----------
+        seed : int
+            Its random_state.
+
+        Returns
+        -------
+        object
+            With `fit` and `transform`, which take a mask.
+
+        Raises
+        ------
+        ParameterError
+            When there is no such method, preset or parameter.
+
+        Examples
+        --------
+        >>> MethodSpec.parse("gain(max_epochs=3)").build_for_images(0)
+        GainImageImputer(max_epochs=3, random_state=0)
+        """
+        family, _, rest = self.name.partition(":")
+        own = dict(self.parameters)
+        if family == "python":
+            return _own_method(rest, seed, own)
+        if family == "mcflow":
+            from mcflow.imputers.image import MCFlowImageImputer
+
+            return _mcflow(MCFlowImageImputer, rest, {"random_state": seed} | own)
+        from mcflow.baselines.image_registry import make_image_baseline
+
+        return make_image_baseline(self.name, **({"random_state": seed} | own))
+
+
+def _mcflow(kind: Any, preset: str, parameters: dict[str, Any]) -> Any:
     from mcflow.config import check_parameter
 
-    known = inspect.signature(MCFlowImputer).parameters
+    known = inspect.signature(kind).parameters
     for name in parameters:
         if name not in known:
             raise ParameterError(f"mcflow has no parameter {name!r}.{did_you_mean(name, known)}")
     if preset:
         check_parameter("preset", preset)
         parameters = {"preset": preset} | parameters
-    return MCFlowImputer(**parameters)
+    return kind(**parameters)
 
 
 def _own_method(place: str, seed: int, parameters: dict[str, Any]) -> Any:
@@ -178,16 +216,18 @@ def main(methods: Sequence[str]) -> int:
     Parameters
     ----------
     methods : sequence of str
-        As `MethodSpec` writes them.
+        As `MethodSpec` writes them; after `IMAGES` those that fill images.
 
     Returns
     -------
     int
         0 or `WRONG_METHOD`. What else may go wrong is left to the cells.
     """
-    for method in methods:
+    images = IMAGES in methods[:1]
+    for method in methods[images:]:
         try:
-            MethodSpec.parse(method).build(0, 1)
+            spec = MethodSpec.parse(method)
+            _ = spec.build_for_images(0) if images else spec.build(0, 1)
         except ParameterError as error:
             sys.stdout.write(f"{error}\n")
             return WRONG_METHOD

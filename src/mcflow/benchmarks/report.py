@@ -24,6 +24,7 @@ from mcflow.benchmarks.paper import CITATION, paper_figure
 from mcflow.benchmarks.plots import INK, draw_ranks
 from mcflow.benchmarks.store import Row
 from mcflow.benchmarks.summary import Entry, Section, sections_of
+from mcflow.benchmarks.wording import count_words, seconds_words, short_number
 from mcflow.data.catalog import CATALOG
 from mcflow.data.files import replacing
 from mcflow.errors import MissingExtraError
@@ -213,10 +214,6 @@ def table_title(table: str) -> str:
     return CATALOG[table].title if table in CATALOG else table.replace("_", " ").capitalize()
 
 
-def _number(value: float) -> str:
-    return f"{value:.4f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.4f}"
-
-
 def _accuracy(section: Section) -> Grid:
     ranks = section.ranking.ranks if section.ranking else {}
     best = {t: min((m for m in (section.entry(k, t).mean() for k in section.methods) if m is not None), default=None)
@@ -234,13 +231,13 @@ def _accuracy_cell(section: Section, method: str, table: str, best: float | None
     mean, deviation = entry.mean(), entry.deviation()
     if mean is None:
         return "failed" if entry.failed else "–"
-    text = f"**{_number(mean)}**" if mean == best else _number(mean)
-    text += f" ± {_number(deviation)}" if deviation is not None else ""
+    text = f"**{short_number(mean)}**" if mean == best else short_number(mean)
+    text += f" ± {short_number(deviation)}" if deviation is not None else ""
     if len(entry.done) < entry.asked:
-        text += f" ({_count(len(entry.done), 'fold')})"
+        text += f" ({count_words(len(entry.done), 'fold')})"
     if section.n_rows is None:
         figure = paper_figure(MethodSpec.parse(method).name, table, section.mechanism, section.rate)
-        text += f" [{_number(figure[0])}]" if figure else ""
+        text += f" [{short_number(figure[0])}]" if figure else ""
     return text
 
 
@@ -257,15 +254,14 @@ def _cost_cell(entry: Entry) -> str:
     seconds, peak = entry.seconds(), entry.peak_mib()
     if seconds is None:
         return "–"
-    words = f"{seconds:.1f} s" if seconds < 100 else f"{seconds:,.0f} s"
-    return words + (f", {peak:,.0f} MiB" if peak is not None else "")
+    return seconds_words(seconds) + (f", {peak:,.0f} MiB" if peak is not None else "")
 
 
 def _measures(section: Section, table: str) -> Grid:
     rows = []
     for method in section.methods:
         means = [section.entry(method, table).mean(score) for score in _MEASURES]
-        rows.append((f"`{method}`", *("–" if mean is None else _number(mean) for mean in means)))
+        rows.append((f"`{method}`", *("–" if mean is None else short_number(mean) for mean in means)))
     return Grid(("method", *_MEASURES.values()), tuple(rows))
 
 
@@ -278,7 +274,7 @@ def _notes(section: Section) -> list[str]:
 
 def _alarms(section: Section) -> Iterator[str]:
     for method, table, ours, theirs in section.worse_than_the_mean():
-        figures = f"{_number(ours)} against {_number(theirs)}"
+        figures = f"{short_number(ours)} against {short_number(theirs)}"
         yield f"`{method}` on {table_title(table)} is worse than the column mean: {figures}."
     for (method, table), entry in sorted(section.entries.items()):
         for fold, row in entry.failed.items():
@@ -330,7 +326,7 @@ def measured_on(rows: Sequence[Row]) -> str:
     machines = _distinct(f"{m['cpu']}, {m['cores']} cores, {m['ram_gib']} GiB" for m in _parts(rows, "machine"))
     used = _distinct(", ".join(f"{k} {v}" for k, v in sorted(found.items())) for found in _parts(rows, "versions"))
     threads = _distinct(
-        f"{_count(row['threads'], 'thread')}, {_count(row['jobs'], 'cell')} at a time"
+        f"{count_words(row['threads'], 'thread')}, {count_words(row['jobs'], 'cell')} at a time"
         for row in rows
         if "threads" in row
     )
@@ -341,10 +337,6 @@ def measured_on(rows: Sequence[Row]) -> str:
 
 def _parts(rows: Sequence[Row], name: str) -> list[dict[str, Any]]:
     return [row[name] for row in rows if row.get(name)]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

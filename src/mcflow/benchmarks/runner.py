@@ -13,14 +13,14 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 from mcflow.benchmarks.machine import load_average, machine, mebibytes, thread_variables, versions
 from mcflow.benchmarks.store import Row, Store
-from mcflow.benchmarks.suite import Cell
+from mcflow.benchmarks.tasks import AnyCell
 
 _PAUSE_SECONDS = 0.05
 
@@ -37,7 +37,7 @@ class Listener:
     def on_start(self, running: Running) -> None:
         """Hear that a cell has begun."""
 
-    def on_end(self, cell: Cell, row: Row) -> None:
+    def on_end(self, cell: AnyCell, row: Row) -> None:
         """Hear that a cell is over and its result kept."""
 
     def on_pause(self, running: list[Running]) -> None:
@@ -48,7 +48,7 @@ class Listener:
 class Running:
     """A cell whose process has been started."""
 
-    cell: Cell
+    cell: AnyCell
     process: subprocess.Popen[bytes]
     work: Path
     deadline: float
@@ -79,7 +79,7 @@ class _Ended:
 
 
 def run_cells(
-    cells: Iterable[Cell],
+    cells: Iterable[AnyCell],
     store: Store,
     work: Path,
     *,
@@ -92,7 +92,7 @@ def run_cells(
 
     Parameters
     ----------
-    cells : iterable of Cell
+    cells : iterable of AnyCell
         In the order in which they are started.
     store : Store
         Where results go.
@@ -117,7 +117,7 @@ def run_cells(
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
-                running.append(_start(waiting.popleft(), work, threads, time_limit))
+                running.append(_start(waiting.popleft(), store.folder, work, threads, time_limit))
                 listener.on_start(running[-1])
             for one in list(running):
                 if (ended := _ended(one)) is not None:
@@ -133,20 +133,21 @@ def run_cells(
             _wait(one)
 
 
-def _start(cell: Cell, work: Path, threads: int, time_limit: float) -> Running:
+def _start(cell: AnyCell, output: Path, work: Path, threads: int, time_limit: float) -> Running:
     folder = work / cell.task.key
     folder.mkdir(exist_ok=True)
     given = {
-        "task": asdict(cell.task),
+        "task": cell.task.settings,
         "path": str(cell.path.resolve()),
         "result": str((folder / "result.json").resolve()),
+        "output": str(output.resolve()),
     }
     now = time.monotonic()
-    with (folder / "output.txt").open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mcflow.benchmarks.cell"],
+    with (folder / "output.txt").open("wb") as said:
+        process = subprocess.Popen(  # noqa: S603 - a module of this very program
+            [sys.executable, "-m", cell.task.program],
             stdin=subprocess.PIPE,
-            stdout=output,
+            stdout=said,
             stderr=subprocess.STDOUT,
             env=os.environ | thread_variables(threads),
             start_new_session=True,
@@ -201,7 +202,7 @@ def _row(one: Running, ended: _Ended) -> Row:
         {"peak_mib": process}
         | result
         | {
-            "task": asdict(one.cell.task),
+            "task": one.cell.task.settings,
             "label": one.cell.label,
             "note": one.cell.note,
             "asked_folds": one.cell.asked_folds,

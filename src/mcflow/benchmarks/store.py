@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcflow.benchmarks.keys import cells_folder
-from mcflow.benchmarks.suite import Task
+from mcflow.benchmarks.tasks import AnyTask
 from mcflow.data.files import replacing
 from mcflow.data.locks import holding
 
@@ -36,6 +36,7 @@ class Store:
     Examples
     --------
     >>> import tempfile
+    >>> from mcflow.benchmarks.suite import Task
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = Store(Path(folder))
     ...     task = Task("letter", "", None, "mcar", 0.2, 0, "mean", 0)
@@ -71,12 +72,12 @@ class Store:
             finally:
                 shutil.rmtree(work, ignore_errors=True)
 
-    def add(self, task: Task, result: Row) -> None:
+    def add(self, task: AnyTask, result: Row) -> None:
         """Keep the result of a task, in place of an earlier one.
 
         Parameters
         ----------
-        task : Task
+        task : AnyTask
             What was measured.
         result : dict
             Anything that JSON can hold.

@@ -5,13 +5,14 @@ from __future__ import annotations
 __all__ = ["SUITES", "Cell", "Extra", "Setting", "Suite", "Task"]
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from mcflow.benchmarks.keys import file_word, key_of
 from mcflow.benchmarks.methods import MethodSpec
+from mcflow.benchmarks.tasks import AnyCell, AnyTask
 from mcflow.errors import ParameterError, did_you_mean
 
 #: Counts up when the same settings would give other figures, so that old results are not taken for new ones.
@@ -23,7 +24,7 @@ MECHANISMS = ("mcar", "mar", "mnar_self", "mnar_logistic", "mnar_quantile")
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(AnyTask):
     """Everything that decides the figures of one cell.
 
     Parameters
@@ -52,6 +53,9 @@ class Task:
     (True, 'letter-mcar-0.2-mean-fold0-...')
     """
 
+    program: ClassVar[str] = "mcflow.benchmarks.cell"
+    subject: ClassVar[str] = "table"
+
     table: str
     sha256: str
     rows: int | None
@@ -64,36 +68,24 @@ class Task:
     @property
     def key(self) -> str:
         """Return a hash of all settings, the same on every machine."""
-        return key_of({"protocol": PROTOCOL, **asdict(self)})
+        return key_of({"protocol": PROTOCOL, **self.settings})
 
     @property
     def name(self) -> str:
         """Return a name for a file: readable, and different for every key."""
         return f"{self.table}-{self.mechanism}-{self.rate:g}-{file_word(self.method)}-fold{self.fold}-{self.key[:12]}"
 
+    @property
+    def words(self) -> str:
+        """Return the task as a line of progress has it."""
+        return f"{self.table}, {self.mechanism} {self.rate:g}, fold {self.fold}, {self.method}"
+
 
 @dataclass(frozen=True)
-class Cell:
-    """A task with what is needed to run it and to show it.
-
-    Parameters
-    ----------
-    task : Task
-        What decides the figures.
-    path : Path
-        File of the table.
-    label : str
-        The row of the table of results that it belongs to.
-    note : str
-        Printed below that table.
-    asked_folds : int
-        Folds that the suite asks for, all methods alike.
-    """
+class Cell(AnyCell):
+    """A cell of a table: see `AnyCell`."""
 
     task: Task
-    path: Path
-    label: str
-    note: str = ""
     asked_folds: int = N_FOLDS
 
 

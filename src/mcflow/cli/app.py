@@ -26,7 +26,7 @@ EXIT_CODES: dict[type[BaseException], int] = {
 
 app = App(
     name="mcflow",
-    help="Fill the missing cells of tables with Monte Carlo flow models.",
+    help="Fill the holes of tables and images with Monte Carlo flow models.",
     version=mcflow.__version__,
     help_epilogue="Exit codes: 0 done, 2 wrong usage, 3 unusable input, 4 output cannot be written, "
     "5 training failed, 130 stopped.",
@@ -34,10 +34,17 @@ app = App(
 )
 app.command("mcflow.cli.impute:impute", help="Fill the missing cells of a CSV or Parquet file.", sort_key=0)
 app.command("mcflow.cli.fit:fit", help="Fit a model on a CSV or Parquet file and save it.", sort_key=1)
+app.command(
+    "mcflow.cli.impute_images:impute_images",
+    name="impute-images",
+    help="Fill the missing pixels of a folder of pictures.",
+    sort_key=1,
+)
 app.command("mcflow.cli.check:check", help="Say how a file differs from the table of a model.", sort_key=2)
 app.command("mcflow.cli.demo:demo", help="Fill the NHANES table that ships with the package.", sort_key=3)
 benchmark = App(name="benchmark", help="Measure imputers on public data sets; stop and resume at will.", sort_key=4)
 benchmark.command("mcflow.cli.benchmark:tables", help="The paper's Table 1: imputers on tables.")
+benchmark.command("mcflow.cli.benchmark_images:images", help="The paper's Tables 2 to 4: imputers on images.")
 benchmark.command("mcflow.cli.benchmark:ablation", help="What each ingredient of the presets is worth.")
 benchmark.command("mcflow.cli.benchmark:simulation", help="Whether intervals from draws hold the truth.")
 app.command(benchmark)

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 __all__ = ["ablation", "simulation", "tables"]
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from mcflow.errors import DataError, ParameterError
+from mcflow.cli.measuring import (
+    Words,
+    check_numbers,
+    check_page,
+    need_results,
+    put_block,
+    say_outcome,
+    split_words,
+    stoppable,
+    write_table,
+)
+from mcflow.errors import ParameterError
 
 if TYPE_CHECKING:
     from mcflow.benchmarks.ablation import AblationSuite
     from mcflow.benchmarks.simulation import Study
     from mcflow.benchmarks.suite import Suite
-
-_List = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 
 
 def tables(
@@ -29,11 +36,11 @@ def tables(
     suite: Literal["paper", "draws"] = "paper",
     quick: Annotated[bool, Parameter(negative="")] = False,
     data: Path | None = None,
-    tables: _List = (),
-    methods: _List = (),
-    mechanisms: _List = (),
-    rates: _List = (),
-    folds: _List = (),
+    tables: Words = (),
+    methods: Words = (),
+    mechanisms: Words = (),
+    rates: Words = (),
+    folds: Words = (),
     rows: int | None = None,
     seed: int | None = None,
     time_limit: float | None = None,
@@ -90,15 +97,15 @@ def tables(
     """
     from mcflow.benchmarks import draws_report, report
 
-    _check_numbers(jobs, threads)
+    check_numbers(jobs, threads)
     draws = suite == "draws"
     output = output / draws_report.FOLDER if draws else output
     if readme is not None:
-        _check_page("--readme", readme, draws_report.MARK if draws else report.MARK)
+        check_page("--readme", readme, draws_report.MARK if draws else report.MARK)
     given = {"tables": tables, "methods": methods, "mechanisms": mechanisms, "rates": rates, "folds": folds}
     chosen = _changed(_suite(suite, quick), given, rows=rows, seed=seed, time_limit=time_limit)
     if report_only:
-        _need_results(output)
+        need_results(output)
     else:
         _run(chosen, output, quiet, data=data, jobs=jobs, threads=threads, retry=retry)
     if draws:
@@ -148,15 +155,15 @@ def ablation(
     from mcflow.benchmarks.ablation_density import run_densities
     from mcflow.benchmarks.ablation_report import MARK
 
-    _check_numbers(jobs, threads)
+    check_numbers(jobs, threads)
     if page is not None:
-        _check_page("--page", page, MARK)
+        check_page("--page", page, MARK)
     suite = QUICK_ABLATION if quick else ABLATION
     if report_only:
-        _need_results(output)
+        need_results(output)
     else:
         _run(suite, output, quiet, data=data, jobs=jobs, threads=threads, retry=retry)
-        with _stoppable(output):
+        with stoppable(output):
             run_densities(suite, output, data=data, threads=threads, retry=retry, quiet=quiet)
     _report_ablation(suite, output, page)
     if not quiet:
@@ -169,8 +176,8 @@ def simulation(
     page: Path | None = None,
     quick: Annotated[bool, Parameter(negative="")] = False,
     replications: int | None = None,
-    designs: _List = (),
-    methods: _List = (),
+    designs: Words = (),
+    methods: Words = (),
     rows: int = 400,
     draws: int = 20,
     jobs: int = 2,
@@ -215,15 +222,15 @@ def simulation(
     """
     from mcflow.benchmarks.simulation_report import MARK
 
-    _check_numbers(jobs, threads)
+    check_numbers(jobs, threads)
     count = replications if replications is not None else (10 if quick else 200)
     if count < 1:
         raise ParameterError(f"replications is {count}, but has to be at least 1.")
     if page is not None:
-        _check_page("--page", page, MARK)
+        check_page("--page", page, MARK)
     studies = _studies(designs, methods or (("full", "complete", "em") if quick else ()), rows=rows, m=draws)
     if report_only:
-        _need_results(output)
+        need_results(output)
     else:
         _simulate(studies, count, output, quiet, jobs=jobs, threads=threads, retry=retry)
     _report_simulation(studies, count, output, page)
@@ -232,11 +239,10 @@ def simulation(
 
 
 def _studies(designs: tuple[str, ...], methods: tuple[str, ...], **sizes: int) -> list[Study]:
-    from mcflow.benchmarks.methods import split_list
     from mcflow.benchmarks.simulation import DESIGNS, METHODS, study_of
 
-    which = [word for text in designs for word in split_list(text)] or list(DESIGNS)
-    ways = [word for text in methods for word in split_list(text)] or list(METHODS)
+    which = split_words(designs) or list(DESIGNS)
+    ways = split_words(methods) or list(METHODS)
     return [study_of(design, method, **sizes) for design in which for method in ways]
 
 
@@ -247,7 +253,7 @@ def _simulate(studies: list[Study], replications: int, output: Path, quiet: bool
         if not quiet:
             print(line, file=sys.stderr)
 
-    with _stoppable(output):
+    with stoppable(output):
         outcome = run_simulation(studies, replications, output, say=say, **how)
     again = "; --retry does failed ones again" if outcome.failed else ""
     say(f"{outcome.done} replications done now, {outcome.found} before, {outcome.failed} failed{again}.")
@@ -256,34 +262,11 @@ def _simulate(studies: list[Study], replications: int, output: Path, quiet: bool
 def _report_simulation(studies: list[Study], replications: int, output: Path, page: Path | None) -> None:
     from mcflow.benchmarks.simulation_report import MARK, simulation_block
     from mcflow.benchmarks.simulation_runner import SimulationStore
-    from mcflow.data.files import replacing
 
     block = simulation_block(SimulationStore(output).rows(), studies, replications)
-    with replacing(output / "table.md") as temporary:
-        temporary.write_text(f"# Coverage of intervals\n\n{block}\n", encoding="utf-8")
+    write_table(output, "Coverage of intervals", block)
     if page is not None:
-        _put(page, MARK, block)
-
-
-def _check_numbers(jobs: int, threads: int) -> None:
-    if jobs < 1 or threads < 1:
-        raise ParameterError(f"jobs is {jobs} and threads is {threads}, but both have to be at least 1.")
-
-
-def _check_page(flag: str, page: Path, mark: str) -> None:
-    """Raise an error before hours are spent when the page for the table has no place for it."""
-    from mcflow.benchmarks.blocks import with_block
-    from mcflow.data.files import check_writable
-
-    if not page.is_file():
-        raise ParameterError(f"{flag} is {page}, which is not a file. Give a page that has marks for the table.")
-    with_block(page.read_text(encoding="utf-8"), mark, "")
-    check_writable(page)
-
-
-def _need_results(output: Path) -> None:
-    if not (output / "cells").is_dir():
-        raise DataError(f"There are no results in {output}. Leave --report-only out to measure some.")
+        put_block(page, MARK, block)
 
 
 def _suite(name: str, quick: bool) -> Suite:
@@ -295,9 +278,7 @@ def _suite(name: str, quick: bool) -> Suite:
 
 def _changed(suite: Suite, given: dict[str, tuple[str, ...]], **numbers: float | None) -> Suite:
     """Return a suite with what the flags say in place of its own."""
-    from mcflow.benchmarks.methods import split_list
-
-    lists = {name: [word for text in texts for word in split_list(text)] for name, texts in given.items()}
+    lists = {name: split_words(texts) for name, texts in given.items()}
     changes: dict[str, object] = {
         name: tuple(lists[name]) for name in ("tables", "methods", "mechanisms") if lists[name]
     }
@@ -330,25 +311,10 @@ def _range(word: str) -> range:
 def _run(suite: Suite, output: Path, quiet: bool, **how: Any) -> None:
     from mcflow.benchmarks.bench import run_suite
 
-    with _stoppable(output):
+    with stoppable(output):
         outcome = run_suite(suite, output, quiet=quiet, **how)
     if not quiet:
-        again = "; --retry does failed ones again" if outcome.failed else ""
-        print(
-            f"{outcome.done} cells measured now, {outcome.found} before, {outcome.failed} failed{again}.",
-            file=sys.stderr,
-        )
-
-
-@contextlib.contextmanager
-def _stoppable(output: Path) -> Iterator[None]:
-    """Say after a stop how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"stopped; finished cells are in {output}, and the same command goes on where it was"
-        ) from None
+        say_outcome(outcome)
 
 
 def _report(output: Path, readme: Path | None, quiet: bool) -> None:
@@ -359,7 +325,7 @@ def _report(output: Path, readme: Path | None, quiet: bool) -> None:
     for missing in write_report(rows, output):
         print(f"mcflow: {missing}", file=sys.stderr)
     if readme is not None:
-        _put(readme, MARK, readme_block(rows))
+        put_block(readme, MARK, readme_block(rows))
     if not quiet:
         print(f"Tables written to {output / 'table.md'} and {output / 'table.html'}.")
 
@@ -367,13 +333,11 @@ def _report(output: Path, readme: Path | None, quiet: bool) -> None:
 def _report_draws(suite: Suite, output: Path, page: Path | None, quiet: bool) -> None:
     from mcflow.benchmarks.draws_report import MARK, draws_block
     from mcflow.benchmarks.store import Store
-    from mcflow.data.files import replacing
 
     block = draws_block(Store(output).rows(), suite.tables)
-    with replacing(output / "table.md") as temporary:
-        temporary.write_text(f"# Draws and intervals\n\n{block}\n", encoding="utf-8")
+    write_table(output, "Draws and intervals", block)
     if page is not None:
-        _put(page, MARK, block)
+        put_block(page, MARK, block)
     if not quiet:
         print(f"Tables written to {output / 'table.md'}{f' and {page}' if page else ''}.")
 
@@ -382,21 +346,9 @@ def _report_ablation(suite: AblationSuite, output: Path, page: Path | None) -> N
     from mcflow.benchmarks.ablation_density import FOLDER
     from mcflow.benchmarks.ablation_report import MARK, ablation_block
     from mcflow.benchmarks.store import Store
-    from mcflow.data.files import replacing
 
     densities = Store(output / FOLDER).rows() if (output / FOLDER).is_dir() else []
     block = ablation_block(Store(output).rows(), densities, suite)
-    with replacing(output / "table.md") as temporary:
-        temporary.write_text(f"# What each ingredient is worth\n\n{block}\n", encoding="utf-8")
+    write_table(output, "What each ingredient is worth", block)
     if page is not None:
-        _put(page, MARK, block)
-
-
-def _put(page: Path, mark: str, block: str) -> None:
-    """Write a block between the marks of a page."""
-    from mcflow.benchmarks.blocks import with_block
-    from mcflow.data.files import replacing
-
-    text = with_block(page.read_text(encoding="utf-8"), mark, block)
-    with replacing(page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        put_block(page, MARK, block)

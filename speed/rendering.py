@@ -71,6 +71,25 @@ def _powers(result: Result, axis: str) -> str:
     return f"**{fit}** and filling as **{fill}**"
 
 
+def images(result: Result) -> str:
+    header = ("image", "one pass of training", "filled images a second", "drawn images a second", "peak of a fit")
+    rows = tuple(
+        (
+            one["size"],
+            f"{one['pass_s']:.0f} s for {one['images_in_a_pass']:,}",
+            f"{one['filled_images_per_s']:,}",
+            f"{one['drawn_images_per_s']:,}",
+            f"{one['peak_mib']:,} MiB with {one['images']:,} images",
+        )
+        for one in result["sizes"]
+    )
+    fill = (
+        f"Half of the pixels missing. The first fill of {result['first_fill_images']:,} digits by the paper's preset "
+        f"takes {result['first_fill_s']:.1f} s. ({_under(result)})"
+    )
+    return to_markdown([Grid(header, rows), Paragraph(fill)])
+
+
 def million(result: Result) -> str:
     met = result["fit_s"] < result["limit_s"] and result["peak_gib"] < result["limit_gib"]
     return (
@@ -148,4 +167,5 @@ RENDER: dict[str, Callable[[Result], str]] = {
     "million": million,
     "matmul": matmul,
     "draws": draws,
+    "images": images,
 }

@@ -1,4 +1,4 @@
-"""Write measured results, and put them into README.md and docs/performance.md between their marks.
+"""Write measured results, and put them into the pages between their marks.
 
 python speed/results.py      # render what is in speed/results/ again
 """
@@ -19,7 +19,7 @@ from rendering import RENDER
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "results"
-PAGES = ("README.md", "docs/performance.md")
+PAGES = ("README.md", "docs/performance.md", "docs/images.md")
 
 
 def environment() -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 import breakdown
 import case
 import growth
+import images
 import matmul
 import pictures
 import rendering
@@ -166,3 +167,16 @@ def test_pictures_of_the_same_results_are_the_same_bytes(grown, tmp_path, monkey
         drawn.append({path.name: path.read_bytes() for path in sorted((tmp_path / folder).iterdir())})
     assert drawn[0] == drawn[1]
     assert list(drawn[0]) == ["growth_memory.svg", "growth_time.svg"]
+
+
+def test_images_block_shows_every_size_and_the_first_fill() -> None:
+    sizes = [{"size": "4 × 4 × 1", "images_in_a_pass": 60_000, "pass_s": 200.0, "filled_images_per_s": 900}]
+    sizes[0] |= {"drawn_images_per_s": 90, "images": 2048, "peak_mib": 700}
+    text = rendering.images({"sizes": sizes, "first_fill_images": 60_000, "first_fill_s": 9.5} | UNDER)
+    assert "| 4 × 4 × 1 | 200 s for 60,000 | 900 | 90 | 700 MiB with 2,048 images |" in text
+    assert "9.5 s" in text
+
+
+def test_waves_of_any_shape_are_images() -> None:
+    assert images.smooth(3, (6, 5)).shape == (3, 6, 5)
+    assert images.smooth(3, (6, 5, 3)).std() > 10

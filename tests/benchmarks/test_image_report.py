@@ -231,9 +231,9 @@ def test_report_only_fills_the_page_and_draws_beside_it(store, tmp_path, capsys)
     assert text.startswith("a\n")
     assert "\nold\n" not in text
     assert "![MNIST, 50 % missing" in text
-    assert "](_static/images-mnist-0.5.png)" in text
-    assert (tmp_path / "_static" / "images-mnist-0.5.png").read_bytes() == (store / "images-mnist-0.5.png").read_bytes()
-    assert not (tmp_path / "_static" / "images-celeba-0.5.png").exists()
+    assert "](pictures/images-mnist-0.5.png)" in text
+    assert (tmp_path / "pictures" / "images-mnist-0.5.png").read_bytes() == (store / "images-mnist-0.5.png").read_bytes()
+    assert not (tmp_path / "pictures" / "images-celeba-0.5.png").exists()
     said = capsys.readouterr()
     assert "No filled images with 90 % missing" in said.err
     assert f"Tables written to {store / 'table.md'} and {page}." in said.out
@@ -272,6 +272,6 @@ def test_flags_take_the_place_of_what_the_suite_has() -> None:
 def test_page_of_the_documentation_has_a_place_for_the_tables_and_shows_stored_results() -> None:
     text = (ROOT / "docs" / "images_benchmark.md").read_text()
     assert re.search(f"<!-- result {MARK} -->.*<!-- end -->", text, re.DOTALL)
-    for picture in re.findall(r"\((_static/[^)]+)\)", text):
+    for picture in re.findall(r"\((pictures/[^)]+)\)", text):
         assert (ROOT / "docs" / picture).is_file()
         assert "mnist" in picture, "of the sets MNIST alone may be passed on"

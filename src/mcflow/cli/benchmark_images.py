@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcflow.benchmarks.image_suite import ImageSuite
 
 #: Where figures go, beside the page that shows them.
-_FIGURES = "_static"
+_FIGURES = "pictures"
 
 
 def images(

@@ -232,7 +232,9 @@ def test_report_only_fills_the_page_and_draws_beside_it(store, tmp_path, capsys)
     assert "\nold\n" not in text
     assert "![MNIST, 50 % missing" in text
     assert "](pictures/images-mnist-0.5.png)" in text
-    assert (tmp_path / "pictures" / "images-mnist-0.5.png").read_bytes() == (store / "images-mnist-0.5.png").read_bytes()
+    assert (tmp_path / "pictures" / "images-mnist-0.5.png").read_bytes() == (
+        store / "images-mnist-0.5.png"
+    ).read_bytes()
     assert not (tmp_path / "pictures" / "images-celeba-0.5.png").exists()
     said = capsys.readouterr()
     assert "No filled images with 90 % missing" in said.err

@@ -149,11 +149,13 @@ def test_levels_when_moved_far_are_all_the_last_or_the_first(imputer, frame, col
     assert all((table[column][missing] != highest).all() for table in found.draws(-60))
 
 
-def test_booleans_when_moved_have_the_shifted_probabilities_of_predict_proba(imputer, frame) -> None:
+def test_booleans_when_moved_have_the_shifted_odds_of_those_that_are_drawn(imputer, frame) -> None:
     holed = frame[frame["yes"].isna() & frame.drop(columns="yes").notna().all(axis=1)]
-    chances = imputer.predict_proba(holed)["yes"].iloc[:, 1].to_numpy()
-    tables = sensitivity(imputer, holed, "yes", [1.0], m=150, random_state=0).draws(1.0)
-    share = np.mean([table["yes"].to_numpy(dtype=float) for table in tables])
+    found = sensitivity(imputer, holed, "yes", [1.0], m=150, random_state=0)
+    drawn, moved = (
+        np.mean([table["yes"].to_numpy(dtype=float) for table in found.draws(delta)], axis=0) for delta in (0.0, 1.0)
+    )
+    share, chances = moved.mean(), np.clip(drawn, 0.001, 0.999)
     odds = chances / (1 - chances) * np.e
     assert share == pytest.approx((odds / (1 + odds)).mean(), abs=0.05)
 

@@ -162,7 +162,7 @@ class FactoredCells:
         wanted = np.isnan(values) & self.used
         places = np.arange(self.codec.n_places)
         each = np.repeat(hashes, len(places)), np.tile(places + FIRST_START, len(hashes))
-        normals = ndtri(cell_uniforms(*each, np.array([number]))).reshape(len(values), -1)
+        normals = ndtri(cell_uniforms(*each, np.array([number]))).reshape(len(values), len(places))
         start = _completed(values, self.codec, self.normal, normals)
         drawn = self.model.draw(values, start, number, self._uniforms(values, hashes, number))
         numbers = wanted.nonzero()[1]

@@ -36,6 +36,9 @@ FEW_ROWS = 256
 #: Bytes of drawn cells that are kept at a time, at most, and tables.
 DRAW_BYTES, MOST_DRAWS = 1 << 28, 32
 
+#: Draws by which the chances of levels are told where they are not stated.
+CHANCE_DRAWS = 40
+
 
 class MaskedDraws:
     """What can be asked of H, G and the blend about missing cells, beyond one value for each.
@@ -53,6 +56,7 @@ class MaskedDraws:
     grid: TableGrid
     box: tuple[FloatArray, FloatArray]
     blend: Blend
+    seed: int
     calibration: Calibration | None
     stages: list[MaskedStage]
 
@@ -225,6 +229,31 @@ class MaskedDraws:
         order = np.argsort(series)[numbers - first]
         drawn: FloatArray = state[:, missing][order]
         return drawn
+
+    def drawn_chances(self, values: FloatArray, column: int, stated: FloatArray) -> FloatArray:
+        """Return how often each level of a column is drawn, where that is not what H states.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+            Codes, NaN where missing, as all cells of the column are.
+        column : int
+            Of levels.
+        stated : ndarray of shape (n_rows, n_levels)
+            Probabilities by H.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_levels)
+            Shares of `CHANCE_DRAWS` draws, with what is stated counted as one more.
+        """
+        factored = self.blend.factored
+        if factored is None or not factored.used[column]:
+            return stated
+        counts, hashes, rows = stated.copy(), hash_rows(values, self.seed), np.arange(len(values))
+        for number in range(CHANCE_DRAWS):
+            counts[rows, factored.complete(values, hashes, number, self.box)[:, column].astype(np.int64)] += 1
+        return counts / (CHANCE_DRAWS + 1)
 
     def _begun(self, values: FloatArray, hashes: Array, series: Array) -> tuple[FloatArray, BoolArray]:
         """Return a table for each draw, with the cells that a factored density gives, and which cells are left."""

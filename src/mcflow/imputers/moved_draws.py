@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from mcflow.config import Interval, check_parameter
 from mcflow.data.schema import LEVEL_KINDS, Column
 from mcflow.errors import McflowWarning, ParameterError, did_you_mean
+from mcflow.imputers.masked_draws import MaskedDraws
 from mcflow.imputers.uncertainty import _checked_ids, _warn_of_equal_rows
 from mcflow.random import cell_uniforms, hash_rows, seed_from
 from mcflow.typing import Array, FloatArray, RandomState
@@ -136,8 +137,11 @@ class MovedDraws:
         """Return the probabilities of the levels, of shape (n_cells, n_levels), by the model of a draw."""
         turn = number % len(self.models)
         if turn not in self._chances:
-            found = self.models[turn].probabilities(self.given, np.full(self.given.shape, np.nan))
-            self._chances[turn] = found[self.model_place]
+            model = self.models[turn]
+            stated = model.probabilities(self.given, np.full(self.given.shape, np.nan))[self.model_place]
+            if isinstance(model, MaskedDraws):
+                stated = model.drawn_chances(self.given, self.model_place, stated)
+            self._chances[turn] = stated
         return self._chances[turn]
 
     def _settled(self, values: FloatArray, cells: FloatArray) -> FloatArray:

@@ -37,7 +37,7 @@ FEW_ROWS = 256
 DRAW_BYTES, MOST_DRAWS = 1 << 28, 32
 
 #: Draws by which the chances of levels are told where they are not stated.
-CHANCE_DRAWS = 40
+CHANCE_DRAWS = 20
 
 
 class MaskedDraws:

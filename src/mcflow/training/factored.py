@@ -219,18 +219,21 @@ class FactoredModel:
         number : int
             Of the draw; members take turns.
         uniforms : iterable of ndarray of shape (n_rows, n_columns)
-            Numbers in (0, 1), for each sweep.
+            Numbers in (0, 1), for each sweep; at least for one.
 
         Returns
         -------
         ndarray of shape (n_rows, n_columns)
             Observed cells as they were.
         """
-        missing = np.isnan(values)
+        missing, parameters = np.isnan(values), self.members[number % len(self.members)]
         rows = (start - self.centre) / self.spread
-        sweeps = Sweeps(self.layout, self.factors, self.box)
-        for numbers in uniforms:
-            sweeps.sweep(rows, missing, self.members[number % len(self.members)], numbers)
+        sweeps, several, numbers = Sweeps(self.layout, self.factors, self.box), missing.sum(axis=1) > 1, iter(uniforms)
+        sweeps.sweep(rows, missing, parameters, next(numbers))
+        some = rows[several]  # a single missing cell is drawn exactly by the first sweep
+        for others in numbers if len(some) else ():
+            sweeps.sweep(some, missing[several], parameters, others[several])
+        rows[several] = some
         return np.where(missing, rows * self.spread + self.centre, values)
 
     def tensors(self) -> dict[str, Array]:
@@ -352,9 +355,9 @@ class _Chain:
     def _drawn_logits(self, column: int, design: FloatArray, codes: Array) -> FloatArray:
         """Draw slopes, of shape (n_terms, n_levels - 1), from the normal around their mode."""
         n_levels, n_terms = self.layout.sizes[column], design.shape[1]
-        kinds, kind = np.unique(design, axis=0, return_inverse=True)
-        counts = np.zeros((len(kinds), n_levels))
-        np.add.at(counts, (kind.ravel(), codes), 1.0)
+        kinds, kind = _kinds(design)
+        cells = np.bincount(kind * n_levels + codes, minlength=len(kinds) * n_levels)
+        counts = cells.reshape(-1, n_levels).astype(np.float64)
         known = column in self._logits
         slopes = self._logits.get(column, np.zeros((n_terms, n_levels - 1)))
         for _ in range(STEPS if known else FIRST_STEPS):
@@ -366,6 +369,13 @@ class _Chain:
         return slopes + np.linalg.solve(factor, self._normals(slopes.size)).reshape(slopes.shape)
 
 
+def _kinds(design: FloatArray) -> tuple[FloatArray, Array]:
+    """Return the different rows of zeros and ones, and which of them each row is."""
+    words = design @ 2.0 ** np.arange(design.shape[1])  # exact: far fewer terms than a float has bits
+    _, first, kind = np.unique(words, return_index=True, return_inverse=True)
+    return design[first], kind.ravel()
+
+
 def _newton(kinds: FloatArray, counts: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return gradient and negative Hessian of the log-posterior of logits, for kinds of rows with counts of levels."""
     scores = np.column_stack([np.zeros(len(kinds)), kinds @ slopes])
@@ -374,5 +384,6 @@ def _newton(kinds: FloatArray, counts: FloatArray, slopes: FloatArray) -> tuple[
     totals = counts.sum(axis=1)
     slope = kinds.T @ (counts[:, 1:] - totals[:, None] * shares) - LEVEL_RIDGE * slopes
     spread = shares[:, :, None] * (np.eye(shares.shape[1]) - shares[:, None, :]) * totals[:, None, None]
-    curvature = np.einsum("ra,rkl,rb->akbl", kinds, spread, kinds, optimize=True)
+    weighted = (kinds[:, :, None, None] * spread[:, None]).reshape(len(kinds), -1)
+    curvature = (weighted.T @ kinds).reshape(*slopes.shape, slopes.shape[1], slopes.shape[0]).swapaxes(2, 3)
     return slope.ravel(), curvature.reshape(slopes.size, -1) + LEVEL_RIDGE * np.eye(slopes.size)

@@ -183,12 +183,12 @@ class Sweeps:
     ) -> FloatArray:
         rows, features, means, parameters = state
         n_levels, first = self.layout.sizes[column], self.layout.own[column][0]
-        was, places = rows[here, column].astype(np.int64), np.arange(len(here))
+        was, places, known = rows[here, column].astype(np.int64), np.arange(len(here)), features[here]
         moves: dict[int, FloatArray] = {}  # of the means of later columns, of shape (n_rows, n_levels, n_outputs)
         for link in self._links[column]:
             slopes = parameters.slopes[link.column]
             move = moves.setdefault(link.column, np.zeros((len(here), n_levels, slopes.shape[1])))
-            move[:, link.feature - first + 1] = features[np.ix_(here, link.partners)] @ slopes[link.terms]
+            move[:, link.feature - first + 1] = known[:, link.partners] @ slopes[link.terms]
         scores = _log_shares(means[column][here])
         for k, move in moves.items():
             before = (means[k][here] - move[places, was])[:, None]

@@ -7,6 +7,7 @@ __all__ = [
     "IMAGE_PRESETS",
     "OVERRIDES",
     "PRESETS",
+    "PROGRESS",
     "DataConfig",
     "FlowConfig",
     "Interval",
@@ -230,6 +231,9 @@ class Options:
         return "one of " + ", ".join([*map(repr, self.words), *(f"'{p}…'" for p in self.prefixes), *objects])
 
 
+#: How the progress of a fit may be shown.
+PROGRESS = ("auto", "plain", "json", "none")
+
 #: What each parameter may be; `check_parameter` words the messages.
 CONSTRAINTS: dict[str, Interval | Options] = {
     "preset": Options(tuple(PRESETS), types=(Settings,)),
@@ -248,7 +252,7 @@ CONSTRAINTS: dict[str, Interval | Options] = {
     "calibrate": Options((True, False)),
     "add_indicator": Options((True, False)),
     "keep_empty_features": Options((True, False)),
-    "verbose": Options((True, False, 0, 1)),
+    "verbose": Options((True, False, 0, 1, *PROGRESS)),
     "device": Options(("auto", "cpu", "cuda", "mps"), prefixes=("cuda:",)),
 }
 

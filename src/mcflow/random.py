@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Streams", "cell_uniforms", "hash_rows", "row_uniforms", "seed_from"]
+__all__ = ["Streams", "cell_uniforms", "checked_ids", "hash_rows", "row_uniforms", "seed_from"]
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -166,3 +168,39 @@ def cell_uniforms(
         series = _mix((numbers.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
         words = _mix(cells ^ series[:, None])
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def checked_ids(name: str, ids: Any, n_rows: int) -> FloatArray:
+    """Return whole numbers that tell rows apart, as `hash_rows` takes them.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, for messages.
+    ids : array-like of shape (n_rows,)
+        Whole numbers.
+    n_rows : int
+        How many there have to be.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+
+    Raises
+    ------
+    ParameterError
+        When there are more or fewer, or they are no whole numbers.
+
+    Examples
+    --------
+    >>> checked_ids("row_ids", [3, 1], 2)
+    array([3., 1.])
+    """
+    numbers = np.asarray(ids)
+    if numbers.shape != (n_rows,):
+        raise ParameterError(f"{name} has the shape {numbers.shape}, but {n_rows} are needed. Give a number for each.")
+    if numbers.dtype.kind not in "iu":
+        raise ParameterError(
+            f"{name} is of type {numbers.dtype}, but has to hold whole numbers, such as range({n_rows})."
+        )
+    return numbers.astype(np.float64)

@@ -16,7 +16,8 @@ from mcflow.baselines.image_games import GameTraining, hold_out_images, image_un
 from mcflow.baselines.image_registry import IMAGE_BASELINES, make_image_baseline
 from mcflow.errors import DataError, ParameterError
 from mcflow.random import Streams
-from mcflow.training.callbacks import Callback, ProgressDisplay
+from mcflow.training.callbacks import Callback
+from mcflow.training.progress import ProgressDisplay
 
 QUICK = {"max_epochs": 1, "width": 8, "batch_size": 32}
 

@@ -74,7 +74,7 @@ def test_verbose_writes_to_standard_error_only(capsys, quick) -> None:
 def test_preset_with_one_loss_shows_one(monkeypatch, terminal) -> None:
     screen = io.StringIO()
     made = Console(file=screen, force_terminal=terminal, width=120)
-    monkeypatch.setattr("mcflow.imputers.table.ProgressDisplay", lambda: ProgressDisplay(made, every_seconds=0))
+    monkeypatch.setattr("mcflow.imputers.table.progress_listeners", lambda _: [ProgressDisplay(made, every_seconds=0)])
     MCFlowImputer(verbose=True, max_epochs=3, random_state=0).fit(np.random.default_rng(0).random((20, 2)))
     shown = screen.getvalue()
     assert "loss " in shown

@@ -13,6 +13,7 @@ from mcflow.flows.logistic import LEVELS
 from mcflow.latent.image_mapper import ImageAnswer, ImageMapper
 from mcflow.random import Streams
 from mcflow.training.hidden_images import HiddenImageTrainer
+from mcflow.training.holes import HoleMaker
 from mcflow.training.image_density import fit_image_density, image_scores
 
 
@@ -95,6 +96,16 @@ def test_flow_learns_that_neighbours_go_together(generator: torch.Generator) -> 
     answer = mapper(pixels, torch.zeros_like(pixels))
     scores = image_scores(answer, pixels, chosen, torch.full((int(chosen.sum()),), 0.5)).detach()
     before = flow.log_prob(scores, chosen, answer.context).mean()
-    fit_image_density(mapper, flow, pixels, missing, Streams(0), n_steps=150, batch_size=16, whole=True)
+    fit_image_density(
+        mapper,
+        flow,
+        pixels,
+        missing,
+        holes=HoleMaker(missing),
+        streams=Streams(0),
+        n_steps=150,
+        batch_size=16,
+        whole=True,
+    )
     after = flow.log_prob(scores, chosen, answer.context).mean()
     assert after > before + 0.2 * chosen.float().sum() / len(chosen)

@@ -19,12 +19,14 @@ from torch import Tensor, nn
 
 from mcflow.baselines.networks import FEW_ROWS, BestAverage, HeldOut, batches, check_finite
 from mcflow.config import Interval, Options, check_parameter
+from mcflow.data.pixels import PixelCodec, Pixels
 from mcflow.imputers.image_base import ImageImputer
 from mcflow.random import Streams, row_uniforms, seed_from
-from mcflow.training.callbacks import Callback, ProgressDisplay
+from mcflow.training.callbacks import Callback
 from mcflow.training.history import Epoch, History
+from mcflow.training.progress import ProgressDisplay
 from mcflow.training.threads import one_thread_when_small
-from mcflow.typing import Array, RandomState
+from mcflow.typing import Array, BoolArray, RandomState
 
 #: Images that are held out, at most.
 MOST_HELD = 2_000
@@ -231,7 +233,7 @@ class ImageGameImputer(ImageImputer):
         """Return what `transform` fills in, by default one pass."""
         return self._one_pass(network, pixels, mask, uniforms)
 
-    def _fit_pixels(self, pixels: Tensor, missing: Tensor) -> None:
+    def _fit_pixels(self, codec: PixelCodec, pixels: Tensor, missing: Tensor) -> None:
         seed = seed_from(self.random_state)
         streams = Streams(seed)
         left, mask, held = hold_out_images(pixels, (~missing).float(), self.held_out, streams.order)
@@ -283,9 +285,9 @@ class ImageGameImputer(ImageImputer):
         """
         check_is_fitted(self)
         check_parameter("m", m, Interval(int, 1))
-        self.codec_.of(X, mask)
+        read = self._read(X, mask)
         series = np.random.SeedSequence(seed_from(random_state)).generate_state(int(m), np.uint64)
-        return (self._drawn(X, mask, int(word >> np.uint64(1))) for word in series)
+        return (self._drawn(read, int(word >> np.uint64(1))) for word in series)
 
-    def _drawn(self, X: Any, mask: Any, seed: int) -> Array:
-        return self._filled(X, mask, lambda pixels, missing: self._filled_by(self._one_pass, pixels, missing, seed))
+    def _drawn(self, read: tuple[Array, Pixels, BoolArray], seed: int) -> Array:
+        return self._filled_read(read, lambda pixels, missing: self._filled_by(self._one_pass, pixels, missing, seed))

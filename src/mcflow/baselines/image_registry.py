@@ -4,10 +4,9 @@ from __future__ import annotations
 
 __all__ = ["IMAGE_BASELINES", "make_image_baseline"]
 
-from importlib import import_module
 from typing import Any
 
-from mcflow.errors import ParameterError, did_you_mean
+from mcflow.baselines.registry import make_from
 from mcflow.imputers.image_base import ImageImputer
 from mcflow.typing import RandomState
 
@@ -47,15 +46,5 @@ def make_image_baseline(name: str, *, random_state: RandomState = None, **parame
     >>> make_image_baseline("mean").fit_transform(np.array([[[0.5, 1.0]], [[np.nan, 0.0]]])).tolist()
     [[[0.5, 1.0]], [[0.5, 0.0]]]
     """
-    if name not in IMAGE_BASELINES:
-        names = ", ".join(IMAGE_BASELINES)
-        hint = did_you_mean(name, IMAGE_BASELINES)
-        raise ParameterError(f"There is no baseline {name!r} for images. Known are {names}.{hint}")
-    module, _, attribute = IMAGE_BASELINES[name].partition(":")
-    kind: type[ImageImputer] = getattr(import_module(f"mcflow.baselines.{module}"), attribute)
-    known = kind._get_param_names()
-    for given in parameters:
-        if given not in known:
-            hint = did_you_mean(given, known)
-            raise ParameterError(f"{name!r} has no argument {given!r}. It has {', '.join(known)}.{hint}")
-    return kind(random_state=random_state, **parameters)
+    imputer: ImageImputer = make_from(IMAGE_BASELINES, name, of=" for images", random_state=random_state, **parameters)
+    return imputer

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mcflow.baselines.networks import column_means
+from mcflow.data.pixels import PixelCodec
 from mcflow.imputers.image_base import ImageImputer
 from mcflow.masks.nearest import fill_nearest
 from mcflow.random import seed_from
@@ -43,7 +44,7 @@ class MeanImageImputer(ImageImputer):
         self.value_range = value_range
         self.random_state = random_state
 
-    def _fit_pixels(self, pixels: Tensor, missing: Tensor) -> None:
+    def _fit_pixels(self, codec: PixelCodec, pixels: Tensor, missing: Tensor) -> None:
         seen = (~missing).float()
         mean, level = column_means(pixels, seen), _levels(pixels, seen)
         self.mean_ = torch.where(seen.sum(0) > 0, mean, level[:, None, None])
@@ -87,7 +88,7 @@ class NearestImageImputer(ImageImputer):
         self.value_range = value_range
         self.random_state = random_state
 
-    def _fit_pixels(self, pixels: Tensor, missing: Tensor) -> None:
+    def _fit_pixels(self, codec: PixelCodec, pixels: Tensor, missing: Tensor) -> None:
         self.level_ = _levels(pixels, (~missing).float())
         self.seed_ = seed_from(self.random_state)
 

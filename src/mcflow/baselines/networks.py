@@ -36,6 +36,7 @@ from mcflow.baselines.base import CodedBaseline
 from mcflow.config import Interval, Options
 from mcflow.errors import TrainingError
 from mcflow.random import Streams, row_uniforms, seed_from
+from mcflow.training.schedule import cosine
 from mcflow.training.threads import one_thread_when_small
 from mcflow.typing import Array, FloatArray
 
@@ -191,7 +192,7 @@ def set_rate(optimiser: torch.optim.Optimizer, peak: float, done: float) -> None
     done : float
         The share s of the training that is over.
     """
-    optimiser.param_groups[0]["lr"] = peak * (1 + math.cos(math.pi * done)) / 2
+    optimiser.param_groups[0]["lr"] = peak * cosine(done)
 
 
 def take_step(optimiser: torch.optim.Optimizer, loss: Tensor) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["NAMES", "make"]
+__all__ = ["NAMES", "make", "make_from"]
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -60,10 +61,42 @@ def make(name: str, *, random_state: RandomState = None, **parameters: Any) -> B
            [2. , 4. ],
            [2.5, 5. ]])
     """
-    if name not in _PLACES:
-        raise ParameterError(f"There is no baseline {name!r}. Known are {', '.join(NAMES)}.{did_you_mean(name, NAMES)}")
-    module, _, attribute = _PLACES[name].partition(":")
-    kind: type[Baseline] = getattr(import_module(f"mcflow.baselines.{module}"), attribute)
+    baseline: Baseline = make_from(_PLACES, name, random_state=random_state, **parameters)
+    return baseline
+
+
+def make_from(
+    places: Mapping[str, str], name: str, *, of: str = "", random_state: RandomState = None, **parameters: Any
+) -> Any:
+    """Return an imputer by its name in a table of names, not fitted yet.
+
+    Parameters
+    ----------
+    places : mapping
+        By name, a module of this package and a class in it, with a colon between.
+    name : str
+        One of its keys.
+    of : str
+        What they are for, to be said after "baseline" in messages.
+    random_state : int, Generator, RandomState or None, default=None
+        Decides everything that is random.
+    **parameters : object
+        Arguments of the imputer.
+
+    Returns
+    -------
+    estimator
+
+    Raises
+    ------
+    ParameterError
+        When there is no such name or argument.
+    """
+    if name not in places:
+        names, hint = ", ".join(places), did_you_mean(name, places)
+        raise ParameterError(f"There is no baseline {name!r}{of}. Known are {names}.{hint}")
+    module, _, attribute = places[name].partition(":")
+    kind = getattr(import_module(f"mcflow.baselines.{module}"), attribute)
     known = kind._get_param_names()
     for given in parameters:
         if given not in known:

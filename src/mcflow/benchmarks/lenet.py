@@ -21,6 +21,7 @@ from mcflow.data.downloads import cache_folder
 from mcflow.data.files import read_tensors, write_tensors
 from mcflow.data.images import ImageSet
 from mcflow.errors import DataError, ModelFileError, OutputError
+from mcflow.training.schedule import cosine
 from mcflow.typing import Array, FloatArray
 
 _KIND = "classifier"
@@ -136,7 +137,7 @@ def _batches(n_images: int, n_epochs: int, generator: torch.Generator) -> Iterat
 
 
 def _rate(done: float, warm: float = 0.2) -> float:
-    return (done + 0.01) / (warm + 0.01) if done < warm else 0.5 + 0.5 * math.cos(math.pi * (done - warm) / (1 - warm))
+    return (done + 0.01) / (warm + 0.01) if done < warm else cosine((done - warm) / (1 - warm))
 
 
 def _moved(pixels: Tensor, generator: torch.Generator) -> Tensor:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mcflow.flows.networks import draw_weights
+
 #: The logarithm of a scale lies between plus and minus this.
 MAX_LOG_SCALE = 2.0
 
@@ -80,7 +82,7 @@ class ImageFlow(nn.Module):
             if k < n_scales:
                 self.shrink.append(nn.Conv2d(n_projected, n_projected, 2, stride=2))
                 self.halved.extend(_network(8 * channels + n_projected, width, 8 * channels) for _ in range(2))
-        _draw_weights(self, generator)
+        draw_weights(self, generator, [network[-1].weight for network in (*self.checkered, *self.halved)])
 
     def forward(self, scores: Tensor, chosen: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """Map scores to the latent space.
@@ -198,14 +200,3 @@ def _moved(network: nn.Module, state: Tensor, marks: Tensor, given: Tensor, kept
 def _moved_back(network: nn.Module, z: Tensor, marks: Tensor, given: Tensor, kept: Tensor) -> Tensor:
     log_scale, shift = _coefficients(network, z, marks, given, kept)
     return (z - shift) * (-log_scale).exp()
-
-
-def _draw_weights(flow: ImageFlow, generator: torch.Generator | None) -> None:
-    """Draw weights as torch's convolutions do; the last layer of a coupling starts at zero."""
-    lasts = {id(network[-1].weight) for network in (*flow.checkered, *flow.halved)}
-    with torch.no_grad():
-        for parameter in flow.parameters():
-            parameter.zero_()
-            if generator is not None and parameter.ndim > 1 and id(parameter) not in lasts:
-                bound = 1 / math.sqrt(parameter[0].numel())
-                parameter.uniform_(-bound, bound, generator=generator)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["SLOPE", "FlatModule", "NetworkBatch"]
+__all__ = ["SLOPE", "FlatModule", "NetworkBatch", "draw_weights"]
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Self
 
 import torch
@@ -175,3 +175,31 @@ class FlatModule(nn.Module):
         """Take the views again after a copy or an unpickling."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._bind()
+
+
+def draw_weights(network: nn.Module, generator: torch.Generator | None, zero: Collection[Tensor] = ()) -> None:
+    """Draw weights as torch's convolutions do; offsets, and weights that shall be zero, start at zero.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Changed in place.
+    generator : torch.Generator or None
+        Without one all is zero.
+    zero : collection of Tensor
+        Weights that start at zero, so that what they are the last layer of does nothing at first.
+
+    Examples
+    --------
+    >>> layer = nn.Conv2d(1, 2, 3)
+    >>> draw_weights(layer, torch.Generator().manual_seed(0))
+    >>> bool((layer.weight.abs() <= 1 / 3).all()), bool((layer.bias == 0).all())
+    (True, True)
+    """
+    zeros = {id(weight) for weight in zero}
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+            if generator is not None and parameter.ndim > 1 and id(parameter) not in zeros:
+                bound = 1 / math.sqrt(max(parameter[0].numel(), 1))
+                parameter.uniform_(-bound, bound, generator=generator)

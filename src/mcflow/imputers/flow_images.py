@@ -19,7 +19,7 @@ from mcflow.data.pixels import PixelCodec
 from mcflow.imputers.flow_image_draws import FlowImageDraws, likely_steps
 from mcflow.masks.nearest import fill_nearest
 from mcflow.random import Streams, hash_rows
-from mcflow.training import Box, Callback, History, Stage, Trainer, complete_through
+from mcflow.training import Box, Callback, History, Stage, Trainer, closing_all, complete_through, tell_phase
 from mcflow.training.calibration import Calibration
 from mcflow.training.flow_density import FlowDensity
 from mcflow.training.sizes import fitting_images
@@ -162,13 +162,11 @@ class FlowImageModel:
         end = time.perf_counter() + self.settings.train.max_time if self.settings.train.max_time else math.inf
         rows, marks = self._first(pixels, missing).to(device), missing.flatten(1).to(device)
         trainer = Trainer(self._within(end), rows, marks, streams, callbacks=callbacks)
-        try:
+        with closing_all(callbacks):
             self.stages = trainer.train()
-        finally:
-            for callback in callbacks:
-                callback.close()
-        self.history = trainer.history
-        self._learn_draws(pixels, missing, trainer.rows, end)
+            self.history = trainer.history
+            tell_phase(callbacks, "calibrating")
+            self._learn_draws(pixels, missing, trainer.rows, end)
 
     def _within(self, end: float) -> Settings:
         """Return settings whose time ends early enough for all that comes after training."""

@@ -15,14 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mcflow.config import IMAGE_PRESETS, OVERRIDES, Interval, Options, Settings, check_parameter, resolve
+from mcflow.data.pixels import PixelCodec
 from mcflow.errors import ParameterError
+from mcflow.imputers.fitting import choose_device, fit_seed, listeners
 from mcflow.imputers.flow_images import FlowImageModel
 from mcflow.imputers.image_base import IMAGES_AT_ONCE, ImageImputer
 from mcflow.imputers.masked_images import MaskedImageModel
-from mcflow.imputers.table import choose_device
-from mcflow.random import Streams, hash_rows, seed_from
-from mcflow.training import Callback, Checkpointer, ProgressDisplay
-from mcflow.training.checkpoint import fingerprint
+from mcflow.random import Streams, checked_ids, hash_rows, seed_from
 from mcflow.typing import Array, BoolArray, FloatArray, RandomState
 
 #: Steps of the range by which pixels are told apart when images are hashed, and sums by which that is done.
@@ -58,8 +57,8 @@ class MCFlowImageImputer(ImageImputer):
         "cpu", "cuda", "cuda:1", "mps", or "auto" for the fastest at hand.
     random_state : int, Generator, RandomState or None, default=None
         Decides everything.
-    verbose : bool, default=False
-        Show epochs, losses and the time left on standard error.
+    verbose : bool or {"auto", "plain", "json", "none"}, default=False
+        Show epochs, losses and the time left on standard error, as `MCFlowImputer` does.
 
     Attributes
     ----------
@@ -118,7 +117,7 @@ class MCFlowImageImputer(ImageImputer):
         checkpoint_dir: str | Path | None = None,
         device: str = "auto",
         random_state: RandomState = None,
-        verbose: bool = False,
+        verbose: bool | str = False,
     ) -> None:
         self.preset = preset
         self.value_range = value_range
@@ -135,37 +134,22 @@ class MCFlowImageImputer(ImageImputer):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit_pixels(self, pixels: Tensor, missing: Tensor) -> None:
-        codec = self.codec_
+    def _fit_pixels(self, codec: PixelCodec, pixels: Tensor, missing: Tensor) -> None:
         given = {name: getattr(self, name, None) for name in OVERRIDES}
         settings = resolve(self.preset, IMAGE_PRESETS, **given)
-        seed = self._seed()
+        seed = fit_seed(self.random_state, self.checkpoint_dir)
         kind: type[FlowImageModel] | type[MaskedImageModel]
         kind = MaskedImageModel if settings.latent.masked else FlowImageModel
         model = kind.prepare(codec, pixels, missing, seed, settings)
         model.calibrates = self.calibrate
         said = {"seed": seed, "settings": model.settings.to_dict(), "images": codec.to_dict()}
-        model.fit(pixels, missing, Streams(seed), choose_device(self.device), self._callbacks(pixels, missing, said))
+        holed = np.where(missing.numpy(), np.float32(np.nan), pixels.numpy())
+        callbacks = listeners(self.verbose, self.checkpoint_dir, holed, said)
+        model.fit(pixels, missing, Streams(seed), choose_device(self.device), callbacks)
         # Assigned at the end: a fit that fails leaves an earlier one as it was.
         self.model_, self.settings_, self.seed_ = model, model.settings, seed
         self.history_, self.stages_ = model.history, model.stages
         self.n_epochs_ = len(self.history_.epochs)
-
-    def _seed(self) -> int:
-        """Return the fit's seed: a stopped fit without a fixed one goes on with the seed it had."""
-        found = None
-        if self.random_state is None and self.checkpoint_dir is not None:
-            found = Checkpointer.seed_in(Path(self.checkpoint_dir))
-        return seed_from(self.random_state) if found is None else found
-
-    def _callbacks(self, pixels: Tensor, missing: Tensor, said: dict[str, Any]) -> list[Callback]:
-        callbacks: list[Callback] = []
-        if self.checkpoint_dir is not None:
-            holed = np.where(missing.numpy(), np.float32(np.nan), pixels.numpy())
-            callbacks.append(Checkpointer(Path(self.checkpoint_dir), fingerprint(holed, said), said["seed"]))
-        if self.verbose:
-            callbacks.append(ProgressDisplay())
-        return callbacks
 
     def _fill_pixels(self, pixels: Tensor, missing: Tensor) -> Tensor:
         return self.model_.fill(pixels, missing)
@@ -198,7 +182,7 @@ class MCFlowImageImputer(ImageImputer):
         check_is_fitted(self)
         check_parameter("m", m, Interval(int, 1))
         images, pixels, missing = self._read(X, mask)
-        ids = None if image_ids is None else _checked_ids(image_ids, len(images))
+        ids = None if image_ids is None else checked_ids("image_ids", image_ids, len(images))
         seed = seed_from(random_state)
         return self._draws((images, pixels, missing), _hashes(pixels, missing, seed, ids), int(m), seed)
 
@@ -335,13 +319,3 @@ def _hashes(
     sums = (steps @ weights).astype(np.float64)  # whole numbers: the same in whatever order they are added
     parts = [sums, packed] if ids is None else [sums, packed, ids[:, None]]
     return hash_rows(np.concatenate(parts, axis=1), seed)
-
-
-def _checked_ids(image_ids: Any, n_images: int) -> FloatArray:
-    ids = np.asarray(image_ids)
-    if ids.shape != (n_images,) or not np.issubdtype(ids.dtype, np.integer):
-        raise ParameterError(
-            f"image_ids is of shape {ids.shape} and type {ids.dtype}, but has to be a whole number for each of the "
-            f"{n_images} images."
-        )
-    return ids.astype(np.float64)

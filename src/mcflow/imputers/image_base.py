@@ -41,8 +41,8 @@ class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
     codec_: PixelCodec
 
     @abc.abstractmethod
-    def _fit_pixels(self, pixels: Tensor, missing: Tensor) -> None:
-        """Learn from pixels with holes."""
+    def _fit_pixels(self, codec: PixelCodec, pixels: Tensor, missing: Tensor) -> None:
+        """Learn from pixels with holes; assign what is learned at the end, so that a failed fit changes nothing."""
 
     @abc.abstractmethod
     def _fill_pixels(self, pixels: Tensor, missing: Tensor) -> Tensor:
@@ -75,17 +75,8 @@ class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         for name, value in self.get_params(deep=False).items():
             check_parameter(name, value, self.constraints.get(name))
         codec, pixels, missing = read_pixels(*_opened(X, mask), getattr(self, "value_range", None))
-        earlier = getattr(self, "codec_", None)
+        self._fit_pixels(codec, torch.from_numpy(pixels), torch.from_numpy(missing))
         self.codec_ = codec
-        try:
-            self._fit_pixels(torch.from_numpy(pixels), torch.from_numpy(missing))
-        except BaseException:
-            # A fit that fails leaves an earlier one as it was.
-            if earlier is None:
-                del self.codec_
-            else:
-                self.codec_ = earlier
-            raise
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, mask: Any = None) -> Array:
@@ -130,8 +121,12 @@ class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         return self.codec_.of(*_opened(X, mask))
 
     def _filled(self, X: Any, mask: Any, fill: Callable[[Tensor, Tensor], Tensor]) -> Array:
-        """Return the images with their holes filled by `fill`, some at a time."""
-        images, pixels, missing = self._read(X, mask)
+        """Return the images with their holes filled by `fill`."""
+        return self._filled_read(self._read(X, mask), fill)
+
+    def _filled_read(self, read: tuple[Array, Pixels, BoolArray], fill: Callable[[Tensor, Tensor], Tensor]) -> Array:
+        """Return images that are read with their holes filled by `fill`, some at a time."""
+        images, pixels, missing = read
         filled = images.copy()
         for first in range(0, len(images), IMAGES_AT_ONCE):
             part = slice(first, first + IMAGES_AT_ONCE)

@@ -23,7 +23,7 @@ from mcflow.imputers.image_rounds import FEW_ROUNDS, MANY_ROUNDS, rounds_of
 from mcflow.latent.image_mapper import ImageMapper
 from mcflow.random import Streams, cell_uniforms
 from mcflow.training.calibration import Calibration, masses_beyond
-from mcflow.training.callbacks import Callback
+from mcflow.training.callbacks import Callback, closing_all, tell_phase
 from mcflow.training.hidden_images import HiddenImageTrainer
 from mcflow.training.history import History
 from mcflow.training.image_density import fit_image_density, image_scores
@@ -120,25 +120,25 @@ class MaskedImageModel:
         trainer = HiddenImageTrainer(
             self.settings, mapper, pixels, missing, streams, callbacks=callbacks, seconds=seconds
         )
-        try:
+        with closing_all(callbacks):
             trainer.train()
-        finally:
-            for callback in callbacks:
-                callback.close()
-        mapper.eval()
-        self.calibration = self._judged(trainer) if self.calibrates else None
-        n_steps = int(FLOW_SHARE * train.max_epochs * math.ceil(len(pixels) / train.batch_size))
-        fit_image_density(
-            mapper,
-            flow,
-            pixels,
-            missing,
-            streams,
-            n_steps=min(max(n_steps, 1), MOST_STEPS),
-            batch_size=train.batch_size,
-            whole=self.codec.n_levels > 0,
-            deadline=self.start + train.max_time if train.max_time else None,
-        )
+            mapper.eval()
+            tell_phase(callbacks, "calibrating")
+            self.calibration = self._judged(trainer) if self.calibrates else None
+            n_steps = int(FLOW_SHARE * train.max_epochs * math.ceil(len(pixels) / train.batch_size))
+            tell_phase(callbacks, "fitting the density")
+            fit_image_density(
+                mapper,
+                flow,
+                pixels,
+                missing,
+                holes=trainer.holes,
+                streams=streams,
+                n_steps=min(max(n_steps, 1), MOST_STEPS),
+                batch_size=train.batch_size,
+                whole=self.codec.n_levels > 0,
+                deadline=self.start + train.max_time if train.max_time else None,
+            )
         flow.eval()
         self.thorough = trainer.holes.shaped or float(missing.float().mean()) > FEW_MISSING
         self.history, self.stages = trainer.history, [ImageStage(flow, mapper)]
@@ -189,17 +189,17 @@ class MaskedImageModel:
 
     def _drawn(self, pixels: Tensor, missing: Tensor, hashes: npt.NDArray[np.uint64], number: int) -> Tensor:
         holes = missing.flatten(1).nonzero().numpy()
-        uniforms = cell_uniforms(hashes[holes[:, 0]], holes[:, 1], np.array([number, number + 2**32]))
+        uniforms = cell_uniforms(hashes[holes[:, 0]], holes[:, 1], np.array([number]))
         normals = torch.zeros_like(pixels)
         normals[missing] = torch.from_numpy(ndtri(uniforms[0])).to(normals.dtype)
-        return self._rounds(pixels, ~missing, normals)
+        return self._rounds(pixels, ~missing, normals, MANY_ROUNDS if self.thorough else FEW_ROUNDS)
 
-    def _rounds(self, pixels: Tensor, shown: Tensor, normals: Tensor) -> Tensor:
+    def _rounds(self, pixels: Tensor, shown: Tensor, normals: Tensor, known: Sequence[float]) -> Tensor:
         """Draw what is not shown, round by round, coarse to fine; each round is shown to the next."""
         stage, device = self.stages[0], self._device
         pixels, shown, normals = pixels.to(device), shown.to(device), normals.to(device)
-        for places in self._places():
-            now = places.to(device) & ~shown
+        for places in rounds_of(self.codec.height, self.codec.width, known):
+            now = torch.from_numpy(places).to(device) & ~shown
             if not bool(now.any()):
                 continue
             with torch.inference_mode():
@@ -211,10 +211,6 @@ class MaskedImageModel:
             pixels[now] = self._values(levels, inside)
             shown = shown | now
         return pixels.cpu()
-
-    def _places(self) -> list[Tensor]:
-        rounds = MANY_ROUNDS if self.thorough else FEW_ROUNDS
-        return [torch.from_numpy(places) for places in rounds_of(self.codec.height, self.codec.width, rounds)]
 
     def _values(self, levels: Tensor, inside: Tensor) -> Tensor:
         """Return pixels for levels and the places in them; whole numbers are their levels."""
@@ -275,12 +271,9 @@ class MaskedImageModel:
         shape = (n_images, self.codec.channels, self.codec.height, self.codec.width)
         normals = torch.randn(shape, generator=torch.Generator().manual_seed(seed % 2**63))
         empty = torch.zeros(shape)
-        thorough, self.thorough = self.thorough, True
-        try:
-            parts = [self._rounds(empty[p], empty[p].bool(), normals[p]) for p in self._parts(n_images)]
-        finally:
-            self.thorough = thorough
-        return torch.cat(parts)
+        return torch.cat(
+            [self._rounds(empty[p], empty[p].bool(), normals[p], MANY_ROUNDS) for p in self._parts(n_images)]
+        )
 
     def tensors(self) -> dict[str, Array]:
         """Return what was learned as arrays by name, for a file."""

@@ -25,7 +25,7 @@ from mcflow.imputers.masked_draws import MaskedDraws
 from mcflow.latent.masked import MaskedMapper
 from mcflow.random import Streams
 from mcflow.training.calibration import Calibration
-from mcflow.training.callbacks import Callback
+from mcflow.training.callbacks import Callback, closing_all, tell_phase
 from mcflow.training.density import draw, fit_density, log_density
 from mcflow.training.hidden import HiddenTrainer
 from mcflow.training.history import History
@@ -171,23 +171,37 @@ class MaskedModel(MaskedDraws):
                 network.load_state_dict(other.state_dict())
             self._earlier = None
         flow, mapper = stage.flow.to(device), stage.mapper.to(device)
-        if self._elder is None:
-            limit = self.settings.train.max_time
-            self.blend.factor(values, self.seed, self.start + FACTORED_SHARE * limit if limit else None)
-        left = self.start + self.settings.train.max_time - time.perf_counter()
-        seconds = LATENT_SHARE * max(left, LEAST_TIME) if self.settings.train.max_time else 0.0
-        trainer = HiddenTrainer(self.settings, mapper, units, seen, streams, callbacks=callbacks, seconds=seconds)
-        try:
-            trainer.train()
-        finally:
-            for callback in callbacks:
-                callback.close()
-        mapper.eval()
-        self._judge(values, trainer, streams.fill)
-        if self.calibration is not None:
-            flow.standardise(torch.from_numpy(self.calibration.scale))
-        self._fit_flow(MaskedStage(flow, mapper), units, seen, streams)
+        with closing_all(callbacks):
+            trainer = self._fit_mapper(values, mapper, units, seen, streams=streams, callbacks=callbacks)
+            tell_phase(callbacks, "calibrating")
+            self._judge(values, trainer, streams.fill)
+            if self.calibration is not None:
+                flow.standardise(torch.from_numpy(self.calibration.scale))
+            tell_phase(callbacks, "fitting the density")
+            self._fit_flow(MaskedStage(flow, mapper), units, seen, streams)
         self.history, self.stages = trainer.history, [MaskedStage(flow, mapper)]
+
+    def _fit_mapper(
+        self,
+        values: FloatArray,
+        mapper: MaskedMapper,
+        units: Tensor,
+        seen: Tensor,
+        *,
+        streams: Streams,
+        callbacks: Sequence[Callback],
+    ) -> HiddenTrainer:
+        """Train H on hidden cells, for its share of the time; return what knows the cells that were held out."""
+        limit = self.settings.train.max_time
+        if self._elder is None:
+            tell_phase(callbacks, "preparing")
+            self.blend.factor(values, self.seed, self.start + FACTORED_SHARE * limit if limit else None)
+        left = self.start + limit - time.perf_counter()
+        seconds = LATENT_SHARE * max(left, LEAST_TIME) if limit else 0.0
+        trainer = HiddenTrainer(self.settings, mapper, units, seen, streams, callbacks=callbacks, seconds=seconds)
+        trainer.train()
+        mapper.eval()
+        return trainer
 
     def _fit_flow(self, stage: MaskedStage, units: Tensor, seen: Tensor, streams: Streams) -> None:
         """Train G on what H says of hidden cells, for the rest of the time."""

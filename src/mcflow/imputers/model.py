@@ -18,7 +18,7 @@ from mcflow.imputers.flow_draws import FlowDraws
 from mcflow.latent.heads import LevelHead
 from mcflow.masks.initial import Marginals
 from mcflow.random import Streams
-from mcflow.training import Box, Callback, History, Stage, Trainer, complete_through
+from mcflow.training import Box, Callback, History, Stage, Trainer, closing_all, complete_through, tell_phase
 from mcflow.training.calibration import Calibration
 from mcflow.training.chain import ChainTrace
 from mcflow.training.stages import ROWS_AT_ONCE, stage_tensors, stages_from
@@ -94,14 +94,12 @@ class FlowModel:
         rows = torch.from_numpy(self.codec.encode(first, streams.fill)).to(device, torch.float32)
         missing = torch.from_numpy(self.codec.spread(np.isnan(values))).to(device)
         trainer = Trainer(self.settings, rows, missing, streams, callbacks=callbacks, box=self.box)
-        try:
+        with closing_all(callbacks):
             self.stages = trainer.train()
-        finally:
-            for callback in callbacks:
-                callback.close()
-        self.history = trainer.history
-        self._fit_heads(values, streams.fill)
-        self.calibration = self._draws().calibration(values) if self.calibrates else None
+            self.history = trainer.history
+            tell_phase(callbacks, "calibrating")
+            self._fit_heads(values, streams.fill)
+            self.calibration = self._draws().calibration(values) if self.calibrates else None
 
     @classmethod
     def prepare(

@@ -15,8 +15,8 @@ from mcflow.config import Interval, check_parameter
 from mcflow.data.schema import LEVEL_KINDS, Column
 from mcflow.errors import McflowWarning, ParameterError, did_you_mean
 from mcflow.imputers.masked_draws import MaskedDraws
-from mcflow.imputers.uncertainty import _checked_ids, _warn_of_equal_rows
-from mcflow.random import cell_uniforms, hash_rows, seed_from
+from mcflow.imputers.uncertainty import _warn_of_equal_rows
+from mcflow.random import cell_uniforms, checked_ids, hash_rows, seed_from
 from mcflow.typing import Array, FloatArray, RandomState
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class MovedDraws:
         self.imputer, self.m, self.seed = imputer, int(m), seed_from(random_state)
         self.column = _checked_column(imputer, column)
         self.frame, self.values = imputer._read(X)
-        self.ids = None if row_ids is None else _checked_ids(row_ids, len(self.values))
+        self.ids = None if row_ids is None else checked_ids("row_ids", row_ids, len(self.values))
         if self.ids is None:
             _warn_of_equal_rows(self.values)
         schema = imputer.schema_

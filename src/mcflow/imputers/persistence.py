@@ -17,12 +17,13 @@ from mcflow.data.files import read_tensors, write_tensors
 from mcflow.data.pixels import PixelCodec
 from mcflow.data.schema import TableSchema
 from mcflow.errors import ModelFileError
+from mcflow.imputers.fitting import choose_device
 from mcflow.imputers.flow_images import FlowImageModel
 from mcflow.imputers.image import MCFlowImageImputer
 from mcflow.imputers.masked_images import MaskedImageModel
 from mcflow.imputers.masked_model import MaskedModel
 from mcflow.imputers.model import FlowModel
-from mcflow.imputers.table import MCFlowImputer, choose_device
+from mcflow.imputers.table import MCFlowImputer
 from mcflow.training.history import History
 from mcflow.typing import Array, Header
 

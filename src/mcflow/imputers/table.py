@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MCFlowImputer", "choose_device"]
+__all__ = ["MCFlowImputer"]
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,12 +19,12 @@ from mcflow.data.checking import CheckReport, check_table
 from mcflow.data.schema import LEVEL_KINDS, Column
 from mcflow.errors import DataError, McflowWarning, ParameterError
 from mcflow.imputers.base import TableImputer
+from mcflow.imputers.fitting import choose_device, fit_seed, listeners
 from mcflow.imputers.masked_model import AGAIN_SHARE, MaskedModel
 from mcflow.imputers.model import FlowModel
 from mcflow.imputers.uncertainty import UncertaintyMixin
 from mcflow.random import Streams, seed_from
-from mcflow.training import Callback, Checkpointer, ProgressDisplay
-from mcflow.training.checkpoint import fingerprint
+from mcflow.training import progress_listeners
 from mcflow.typing import FloatArray, RandomState
 
 #: Parameters that the default preset has no use for.
@@ -105,8 +104,9 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         "cpu", "cuda", "cuda:1", "mps", or "auto" for the fastest at hand.
     random_state : int, Generator, RandomState or None, default=None
         Decides everything: the same seed gives the same bits, whatever the global state.
-    verbose : bool, default=False
-        Show epoch, both losses and the time left on standard error.
+    verbose : bool or {"auto", "plain", "json", "none"}, default=False
+        Show epoch, both losses and the time left on standard error: True or "auto" live on a terminal or in a
+        notebook and as lines elsewhere, "plain" as lines, "json" as one JSON object a line.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         checkpoint_dir: str | Path | None = None,
         device: str = "auto",
         random_state: RandomState = None,
-        verbose: bool = False,
+        verbose: bool | str = False,
     ) -> None:
         self.preset = preset
         self.kinds = kinds
@@ -208,7 +208,7 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
         settings = resolve(self.preset, **{name: getattr(self, name) for name in OVERRIDES})
         settings = _with_time(settings, self.n_models)
-        seed = self._seed()
+        seed = fit_seed(self.random_state, self.checkpoint_dir)
         streams = Streams(seed)
         kind: type[FlowModel] | type[MaskedModel] = MaskedModel if settings.latent.masked else FlowModel
         model = kind.prepare(values, columns, (low, high), seed, settings)
@@ -219,8 +219,9 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         if self.warm_start and isinstance(model, MaskedModel) and isinstance(earlier, MaskedModel):
             model.go_on_from(earlier)
         if columns:
-            said = {"kinds": [c.kind for c in columns], "bounds": [low.tolist(), high.tolist()]}
-            callbacks = self._callbacks(values, said | {"seed": seed, "settings": settings.to_dict()}, seed)
+            said: dict[str, Any] = {"kinds": [c.kind for c in columns], "bounds": [low.tolist(), high.tolist()]}
+            said |= {"seed": seed, "settings": settings.to_dict()}
+            callbacks = listeners(self.verbose, self.checkpoint_dir, values, said)
             model.fit(values, streams, choose_device(self.device), callbacks)
         others = self._fit_others(model, values, seed) if columns else []
         # Assigned at the end: a fit that fails leaves an earlier one as it was.
@@ -236,9 +237,7 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
             other = first.again(own_seed)
             other.calibrates = False
             sample = _resampled(values, np.random.default_rng(own_seed))
-            other.fit(
-                sample, Streams(own_seed), choose_device(self.device), [ProgressDisplay()] if self.verbose else []
-            )
+            other.fit(sample, Streams(own_seed), choose_device(self.device), progress_listeners(self.verbose))
             others.append(other)
         return others
 
@@ -255,22 +254,6 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
                 McflowWarning,
                 stacklevel=4,
             )
-
-    def _seed(self) -> int:
-        """Return the fit's seed: a stopped fit without a fixed one goes on with the seed it had."""
-        if self.random_state is None and self.checkpoint_dir is not None:
-            found = Checkpointer.seed_in(Path(self.checkpoint_dir))
-            if found is not None:
-                return found
-        return seed_from(self.random_state)
-
-    def _callbacks(self, values: FloatArray, settings: dict[str, Any], seed: int) -> list[Callback]:
-        callbacks: list[Callback] = []
-        if self.checkpoint_dir is not None:
-            callbacks.append(Checkpointer(Path(self.checkpoint_dir), fingerprint(values, settings), seed))
-        if self.verbose:
-            callbacks.append(ProgressDisplay())
-        return callbacks
 
     def _fill_values(self, values: FloatArray) -> FloatArray:
         return self.model_.fill(values)
@@ -402,28 +385,3 @@ def _resampled(values: FloatArray, rng: np.random.Generator) -> FloatArray:
     for place, column in enumerate(np.flatnonzero(~seen[rows].any(axis=0))):
         rows[place] = rng.choice(np.flatnonzero(seen[:, column]))
     return values[rows]
-
-
-def choose_device(wanted: str) -> torch.device:
-    """Return the device for a word such as "auto", "cpu", "cuda:1" or "mps".
-
-    Parameters
-    ----------
-    wanted : str
-        "auto" takes CUDA, then Apple's MPS, then the CPU.
-
-    Returns
-    -------
-    torch.device
-
-    Raises
-    ------
-    ParameterError
-        When the machine has no such device.
-    """
-    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
-    if wanted == "auto":
-        return torch.device("cuda" if cuda else "mps" if mps else "cpu")
-    if (wanted.startswith("cuda") and not cuda) or (wanted == "mps" and not mps):
-        raise ParameterError(f"device is {wanted!r}, which this machine does not have. Use device='auto' or 'cpu'.")
-    return torch.device(wanted)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from mcflow.config import Interval, check_parameter
 from mcflow.errors import McflowWarning, ParameterError
 from mcflow.imputers.base import TableImputer
-from mcflow.random import hash_rows, seed_from
+from mcflow.random import checked_ids, hash_rows, seed_from
 from mcflow.typing import FloatArray, RandomState
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class UncertaintyMixin(TableImputer):
         check_is_fitted(self)
         check_parameter("m", m, Interval(int, 1))
         frame, values = self._read(X)
-        ids = None if row_ids is None else _checked_ids(row_ids, len(values))
+        ids = None if row_ids is None else checked_ids("row_ids", row_ids, len(values))
         if ids is None:
             _warn_of_equal_rows(values)
         return self._tables(frame, values, self._series(values, int(m), seed_from(random_state), ids))
@@ -230,15 +230,6 @@ class UncertaintyMixin(TableImputer):
             for before, after in itertools.pairwise(order):
                 series[after] = np.fmax(series[before], series[after])
         return list(self._tables(frame, values, series, rules=False))
-
-
-def _checked_ids(row_ids: Any, n_rows: int) -> FloatArray:
-    ids = np.asarray(row_ids)
-    if ids.shape != (n_rows,):
-        raise ParameterError(f"row_ids has the shape {ids.shape}, but there are {n_rows} rows. Give a number for each.")
-    if ids.dtype.kind not in "iu":
-        raise ParameterError(f"row_ids is of type {ids.dtype}, but has to hold whole numbers, such as range({n_rows}).")
-    return ids.astype(np.float64)
 
 
 def _warn_of_equal_rows(values: FloatArray) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 __all__ = ["ImageAnswer", "ImageMapper"]
 
 import itertools
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from mcflow.flows.networks import draw_weights
 
 #: Parts of the distribution of a pixel.
 PARTS = 3
@@ -80,7 +81,8 @@ class ImageMapper(nn.Module):
         self.grow = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in itertools.pairwise(widths))
         self.up = nn.ModuleList(_blocks(wide, n_blocks) for wide in widths[:-1])
         self.leave = nn.Conv2d(width, n_channels * (1 + 3 * PARTS), 3, padding=1)
-        _draw_weights(self, generator)
+        lasts = [weight for name, weight in self.named_parameters() if ".last." in name]
+        draw_weights(self, generator, lasts)
         for parameter in self.parameters():
             if parameter.ndim == 4:
                 parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
@@ -135,13 +137,3 @@ class _Block(nn.Module):
 
 def _blocks(width: int, n_blocks: int) -> nn.Sequential:
     return nn.Sequential(*(_Block(width) for _ in range(n_blocks)))
-
-
-def _draw_weights(network: nn.Module, generator: torch.Generator | None) -> None:
-    """Draw weights as torch's convolutions do; the last layer of a block starts at zero, so that it does nothing."""
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            parameter.zero_()
-            if generator is not None and parameter.ndim > 1 and ".last." not in name:
-                bound = 1 / math.sqrt(max(parameter[0].numel(), 1))
-                parameter.uniform_(-bound, bound, generator=generator)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from mcflow.training.blend import blend_weights
-from mcflow.training.callbacks import Callback, ProgressDisplay
+from mcflow.training.callbacks import Callback, closing_all, tell_phase
 from mcflow.training.checkpoint import Checkpointer
 from mcflow.training.density import draw, fit_density, log_density
 from mcflow.training.hidden import HeldCells, HiddenTrainer
 from mcflow.training.history import Epoch, History
 from mcflow.training.loop import Trainer
+from mcflow.training.progress import ProgressDisplay, progress_listeners
 from mcflow.training.sizes import fitting
 from mcflow.training.stages import Box, Stage, complete, complete_through
 
@@ -24,10 +25,13 @@ __all__ = [
     "Stage",
     "Trainer",
     "blend_weights",
+    "closing_all",
     "complete",
     "complete_through",
     "draw",
     "fit_density",
     "fitting",
     "log_density",
+    "progress_listeners",
+    "tell_phase",
 ]

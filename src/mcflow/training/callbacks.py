@@ -1,12 +1,12 @@
-"""What listens to a fit: progress on the terminal, and whatever else a caller brings."""
+"""What listens to a fit: the events that a fit tells of, and those who hear them."""
 
 from __future__ import annotations
 
-__all__ = ["Callback", "ProgressDisplay"]
+__all__ = ["ENDINGS", "Callback", "closing_all", "tell_phase"]
 
-import sys
-import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from mcflow.training.held_out import HeldOutTrainer
@@ -39,97 +39,38 @@ class Callback:
     def on_end(self, trainer: AnyTrainer) -> None:
         """Hear that training is over."""
 
+    def on_phase(self, name: str) -> None:
+        """Hear that something before or after the epochs begins, such as "calibrating"."""
+
     def close(self) -> None:
         """Let go of what is held, also when training was stopped."""
 
 
-class ProgressDisplay(Callback):
-    """Show epoch, both losses and the time left: live on a terminal, a line now and then elsewhere.
+@contextlib.contextmanager
+def closing_all(callbacks: Sequence[Callback]) -> Iterator[None]:
+    """Close all listeners at the end of the block, however it ends.
 
     Parameters
     ----------
-    console : rich.console.Console, optional
-        Where to write, by default standard error.
-    every_seconds : float, default=10
-        How often to write a line when the output is not a terminal.
+    callbacks : sequence of Callback
+        Those who hear of the fit.
     """
+    try:
+        yield
+    finally:
+        for callback in callbacks:
+            callback.close()
 
-    def __init__(self, console: Any = None, every_seconds: float = 10.0) -> None:
-        self._console = console
-        self._every = every_seconds
-        self._bar: Any = None
-        self._task: Any = None
-        self._start = self._last = 0.0
-        self._first = 0
 
-    def on_begin(self, trainer: AnyTrainer) -> None:
-        """Open the display."""
-        from rich.console import Console
+def tell_phase(callbacks: Sequence[Callback], name: str) -> None:
+    """Tell all listeners what a fit does now.
 
-        self._console = self._console or Console(file=sys.stderr)
-        self._start = self._last = time.perf_counter()
-        self._first = trainer.epoch
-        if self._console.is_terminal:
-            self._open(trainer)
-
-    def _open(self, trainer: AnyTrainer) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._bar = Progress(
-            TextColumn("epoch"),
-            MofNCompleteColumn(),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[losses]}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=self._console,
-            transient=True,
-        )
-        self._bar.start()
-        total = trainer.settings.train.max_epochs
-        self._task = self._bar.add_task("fit", total=total, completed=trainer.epoch, losses="", left="")
-
-    def on_epoch_end(self, trainer: AnyTrainer) -> None:
-        """Show the newest losses."""
-        if not trainer.history.epochs:  # a restart has just begun
-            return
-        latest = trainer.history.epochs[-1]
-        flow = f"loss of G {latest.flow_loss:.3f}, of H" if latest.flow_loss else "loss"
-        losses = f"{flow} {latest.latent_loss:.5f}"
-        if self._bar is not None:
-            self._bar.update(self._task, completed=trainer.epoch, losses=losses, left=self._left(trainer))
-        elif time.perf_counter() - self._last >= self._every:
-            self._last = time.perf_counter()
-            total = trainer.settings.train.max_epochs
-            self._print(f"epoch {trainer.epoch}/{total}: {losses}, {self._left(trainer)}")
-
-    def on_part_end(self, trainer: HeldOutTrainer) -> None:
-        """Show how far a long epoch is."""
-        done = trainer.epoch + trainer.position / trainer.n_rows
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done, left=self._left(trainer, done))
-        elif time.perf_counter() - self._last >= self._every:
-            self._last = time.perf_counter()
-            self._print(f"epoch {done:.2f}/{trainer.settings.train.max_epochs}: {self._left(trainer, done)}")
-
-    def on_end(self, trainer: AnyTrainer) -> None:
-        """Close the display and say how it ended."""
-        self.close()
-        seconds = time.perf_counter() - self._start
-        why = ENDINGS[trainer.history.ending]
-        self._print(f"trained {trainer.epoch} epochs in {seconds:.1f} s: {why}")
-
-    def close(self) -> None:
-        """Take the live display away, also when training was stopped."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-
-    def _left(self, trainer: AnyTrainer, reached: float | None = None) -> str:
-        reached = trainer.epoch if reached is None else reached
-        rate = (time.perf_counter() - self._start) / max(reached - self._first, 1e-3)
-        seconds = rate * (trainer.settings.train.max_epochs - reached)
-        return f"at most {int(seconds // 60)}:{int(seconds % 60):02d} left"
-
-    def _print(self, line: str) -> None:
-        self._console.print(line, highlight=False, soft_wrap=True)
+    Parameters
+    ----------
+    callbacks : sequence of Callback
+        Those who hear of the fit.
+    name : str
+        What begins, in words.
+    """
+    for callback in callbacks:
+        callback.on_phase(name)

@@ -16,6 +16,7 @@ from mcflow.flows.conditional import ConditionalFlow
 from mcflow.flows.marginals import PointMarginals
 from mcflow.latent.masked import MaskedMapper
 from mcflow.random import Streams
+from mcflow.training.schedule import cosine
 
 #: How often all cells of a row are hidden, and the least and the largest share of them otherwise.
 ALL_HIDDEN, LEAST_HIDDEN, MOST_HIDDEN = 0.2, 0.1, 0.9
@@ -185,7 +186,7 @@ def fit_density(  # noqa: PLR0917 - as log_density
         if done >= 1:
             break
         for group in optimiser.param_groups:
-            group["lr"] = learning_rate * max(LAST_RATE, 0.5 * (1 + math.cos(math.pi * done)))
+            group["lr"] = learning_rate * max(LAST_RATE, cosine(done))
         loss = _loss(mapper, marginals, flow, units, seen, generator=streams.order, batch_size=batch_size)
         if _step(flow, optimiser, loss):
             losses.append(float(loss.detach()))

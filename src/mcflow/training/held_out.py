@@ -19,6 +19,7 @@ from mcflow.errors import McflowWarning, TrainingError
 from mcflow.random import Streams
 from mcflow.training.callbacks import Callback
 from mcflow.training.history import Epoch, History
+from mcflow.training.schedule import cosine
 from mcflow.typing import Array, Header
 
 #: How often held-out cells are looked at in a fit.
@@ -179,10 +180,10 @@ class HeldOutTrainer(abc.ABC):
     def _set_rate(self, share_of_epoch: float) -> float:
         """Let the rate rise, then fall along half a cosine, and along a steeper one after the turn; return progress."""
         done = self.progress(share_of_epoch)
-        rate = self.rate * (done / WARM_UP if done < WARM_UP else _cosine((done - WARM_UP) / (1 - WARM_UP)))
+        rate = self.rate * (done / WARM_UP if done < WARM_UP else cosine((done - WARM_UP) / (1 - WARM_UP)))
         if done > self.turn and self._end() < 1:
-            rate = self.rate * _cosine((self.turn - WARM_UP) / (1 - WARM_UP))
-            rate *= _cosine((done - self.turn) / (DESCENT * self.turn))
+            rate = self.rate * cosine((self.turn - WARM_UP) / (1 - WARM_UP))
+            rate *= cosine((done - self.turn) / (DESCENT * self.turn))
         for group in self.optimiser.param_groups:
             group["lr"] = max(rate, 1e-3 * self.rate)
         return done
@@ -269,8 +270,3 @@ class HeldOutTrainer(abc.ABC):
         self.streams.order.set_state(tensors["order"])
         self.history = History.from_dict(header["history"])
         self._start = time.perf_counter() - header["seconds"]
-
-
-def _cosine(done: float) -> float:
-    """Fall from 1 at 0 to 0 at 1 along half a cosine."""
-    return 0.5 * (1 + math.cos(math.pi * min(max(done, 0.0), 1.0)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["fit_image_density", "image_scores"]
 
-import math
 import time
 
 import torch
@@ -15,6 +14,7 @@ from mcflow.flows.logistic import LEVELS, LogisticMixture
 from mcflow.latent.image_mapper import ImageAnswer, ImageMapper
 from mcflow.random import Streams
 from mcflow.training.holes import HoleMaker
+from mcflow.training.schedule import cosine
 
 #: Adam's rate at its highest, and the share of the steps in which it rises.
 RATE, WARM_UP = 1e-3, 0.1
@@ -28,8 +28,9 @@ def fit_image_density(
     flow: ImageFlow,
     pixels: Tensor,
     missing: Tensor,
-    streams: Streams,
     *,
+    holes: HoleMaker,
+    streams: Streams,
     n_steps: int,
     batch_size: int,
     whole: bool,
@@ -45,6 +46,8 @@ def fit_image_density(
         G, trained in place.
     pixels, missing : Tensor of shape (n_images, n_channels, height, width)
         As in `HiddenImageTrainer`.
+    holes : HoleMaker
+        Chooses what is hidden, as it did for H.
     streams : Streams
         Where every random number comes from.
     n_steps, batch_size : int
@@ -54,7 +57,7 @@ def fit_image_density(
     deadline : float, optional
         When to end, by `time.perf_counter`.
     """
-    holes, generator = HoleMaker(missing), streams.order
+    generator = streams.order
     start = time.perf_counter()
     optimiser = torch.optim.Adam(flow.parameters(), lr=RATE)
     for step in range(n_steps):
@@ -64,7 +67,7 @@ def fit_image_density(
         if done >= 1:
             break
         for group in optimiser.param_groups:
-            group["lr"] = RATE * min(1.0, (1 + step) / (1 + WARM_UP * n_steps)) * 0.5 * (1 + math.cos(math.pi * done))
+            group["lr"] = RATE * min(1.0, (1 + step) / (1 + WARM_UP * n_steps)) * cosine(done)
         batch = torch.randint(len(pixels), (batch_size,), generator=generator).to(pixels.device)
         hidden = holes(~missing[batch], generator)
         places = torch.rand(int(hidden.sum()), generator=generator).to(pixels.device) if whole else None

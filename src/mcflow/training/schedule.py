@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
-__all__ = ["is_refill_epoch", "is_stable"]
+__all__ = ["cosine", "is_refill_epoch", "is_stable"]
+
+import math
 
 from mcflow.training.history import History
+
+
+def cosine(done: float) -> float:
+    r"""Return :math:`\tfrac12 (1 + \cos \pi s)`: 1 at the beginning and before it, 0 at the end and after it.
+
+    Parameters
+    ----------
+    done : float
+        The share s that is done.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> [round(cosine(done), 3) for done in (0, 0.5, 1, 2)]
+    [1.0, 0.5, 0.0, 0.0]
+    """
+    return 0.5 * (1 + math.cos(math.pi * min(max(done, 0.0), 1.0)))
 
 
 def is_refill_epoch(epoch: int) -> bool:

@@ -40,7 +40,7 @@ def test_all_names_what_a_module_has(name) -> None:
 
 
 def test_package_lists_its_names_and_refuses_others() -> None:
-    assert dir(mcflow) == ["MCFlowImageImputer", "MCFlowImputer", "__version__", "fit_pooled", "load"]
+    assert dir(mcflow) == ["MCFlowImageImputer", "MCFlowImputer", "__version__", "evaluate", "fit_pooled", "load"]
     with pytest.raises(AttributeError, match="nothing"):
         _ = mcflow.nothing
 

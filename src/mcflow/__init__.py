@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MCFlowImageImputer", "MCFlowImputer", "__version__", "fit_pooled", "load"]
+__all__ = ["MCFlowImageImputer", "MCFlowImputer", "__version__", "evaluate", "fit_pooled", "load"]
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,13 @@ __version__ = "0.1.0"
 _PLACES = {
     "MCFlowImageImputer": "mcflow.imputers",
     "MCFlowImputer": "mcflow.imputers",
+    "evaluate": "mcflow.evaluation",
     "load": "mcflow.imputers",
     "fit_pooled": "mcflow.pool",
 }
 
 if TYPE_CHECKING:
+    from mcflow.evaluation import evaluate
     from mcflow.imputers import MCFlowImageImputer, MCFlowImputer, load
     from mcflow.pool import fit_pooled
 

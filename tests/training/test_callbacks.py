@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import json
+import re
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -15,9 +20,10 @@ from mcflow.random import Streams
 from mcflow.training import ProgressDisplay, Trainer
 from mcflow.training.callbacks import ENDINGS
 from mcflow.training.hidden import HiddenTrainer
+from mcflow.training.progress import JsonProgress, can_be_live, progress_listeners, write_event
 
 
-def train(display: ProgressDisplay, **settings) -> None:
+def train(display: ProgressDisplay | JsonProgress, **settings) -> None:
     config = TrainConfig(**{"max_epochs": 5, "tolerance": 0} | settings)
     rows = torch.rand(64, 3, generator=torch.Generator().manual_seed(0))
     Trainer(Settings(train=config), rows, torch.zeros(64, 3).bool(), Streams(0), callbacks=[display]).train()
@@ -74,7 +80,9 @@ def test_verbose_writes_to_standard_error_only(capsys, quick) -> None:
 def test_preset_with_one_loss_shows_one(monkeypatch, terminal) -> None:
     screen = io.StringIO()
     made = Console(file=screen, force_terminal=terminal, width=120)
-    monkeypatch.setattr("mcflow.imputers.table.progress_listeners", lambda _: [ProgressDisplay(made, every_seconds=0)])
+    monkeypatch.setattr(
+        "mcflow.imputers.fitting.progress_listeners", lambda _: [ProgressDisplay(made, every_seconds=0)]
+    )
     MCFlowImputer(verbose=True, max_epochs=3, random_state=0).fit(np.random.default_rng(0).random((20, 2)))
     shown = screen.getvalue()
     assert "loss " in shown
@@ -88,3 +96,107 @@ def test_preset_with_one_loss_shows_one(monkeypatch, terminal) -> None:
 def test_ending_by_held_out_cells_or_by_the_clock_is_said() -> None:
     for ending, words in (("held_out", "held-out cells get no better"), ("max_time", "the time is up")):
         assert ENDINGS[ending] == words
+
+
+def notebook(monkeypatch, *, widgets: bool) -> tuple[Console, list[str]]:
+    """Return a console that takes itself for a notebook's, and what is displayed in it."""
+    shown: list[str] = []
+    display = types.ModuleType("IPython.display")
+    display.display = lambda thing, **_: shown.append(getattr(thing, "text", str(thing)))
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        "mcflow.training.progress.find_spec",
+        lambda name: (object() if widgets else None) if name == "ipywidgets" else found(name),
+    )
+    return Console(file=io.StringIO(), force_jupyter=True, width=120), shown
+
+
+def test_notebook_without_widgets_gets_lines_and_no_warning(monkeypatch) -> None:
+    console, shown = notebook(monkeypatch, widgets=False)
+    train(ProgressDisplay(console, every_seconds=0))
+    text = "".join(shown)
+    assert "epoch 5/5" in text
+    assert "trained 5 epochs" in text
+
+
+def test_notebook_with_widgets_can_be_live(monkeypatch) -> None:
+    assert can_be_live(notebook(monkeypatch, widgets=True)[0])
+    assert not can_be_live(notebook(monkeypatch, widgets=False)[0])
+
+
+def test_dumb_terminal_gets_lines(monkeypatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    screen = io.StringIO()
+    train(ProgressDisplay(Console(file=screen, force_terminal=True, width=120), every_seconds=0))
+    assert "\x1b" not in screen.getvalue()
+    assert "epoch 5/5" in screen.getvalue()
+
+
+def test_no_color_keeps_the_live_display_without_colours(monkeypatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = io.StringIO()
+    train(ProgressDisplay(Console(file=screen, force_terminal=True, width=120)))
+    assert "5/5" in screen.getvalue()
+    assert not re.search(r"\x1b\[[0-9;]*3[0-8][0-9;]*m", screen.getvalue())
+
+
+def test_plain_lines_are_had_on_a_terminal_too() -> None:
+    screen = io.StringIO()
+    train(ProgressDisplay(Console(file=screen, force_terminal=True, width=120), every_seconds=0, live=False))
+    assert len(screen.getvalue().splitlines()) == 6
+
+
+def test_time_left_ends_with_the_limit_of_time() -> None:
+    stream = io.StringIO()
+    train(JsonProgress(stream), max_epochs=1_000_000, max_time=0.5)
+    epochs = [e for e in map(json.loads, stream.getvalue().splitlines()) if e["event"] == "epoch"]
+    assert epochs
+    assert all(event["seconds_left"] <= 0.5 for event in epochs)
+
+
+def test_json_tells_the_events_in_order_one_a_line() -> None:
+    stream = io.StringIO()
+    train(JsonProgress(stream))
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [event["event"] for event in events] == ["begin", *["epoch"] * 5, "end"]
+    assert events[0] == {"event": "begin", "epochs": 5, "rows": 64}
+    third = events[3]
+    assert set(third) == {
+        *("event", "epoch", "epochs", "flow_loss", "latent_loss", "held_error", "stage", "seconds", "seconds_left"),
+    }
+    assert (third["epoch"], third["epochs"], third["held_error"]) == (3, 5, None)
+    assert events[-1]["ending"] == "all epochs are done"
+
+
+def test_json_writes_what_is_no_number_as_null() -> None:
+    stream = io.StringIO()
+    write_event("epoch", stream=stream, loss=float("inf"), small=1.23456789e-7, large=12345.6789)
+    assert json.loads(stream.getvalue()) == {"event": "epoch", "loss": None, "small": 1.23457e-7, "large": 12345.679}
+
+
+def test_phases_before_and_after_the_epochs_are_told(capsys, quick) -> None:
+    quick(verbose="json", calibrate=True, max_time=1).fit(np.random.default_rng(0).random((30, 2)))
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    kinds = [event["event"] for event in events]
+    phases = [event["name"] for event in events if event["event"] == "phase"]
+    assert "calibrating" in phases
+    assert kinds.index("end") < len(kinds) - 1
+
+
+def test_phase_is_a_spinner_on_a_terminal_and_is_taken_away() -> None:
+    screen = io.StringIO()
+    display = ProgressDisplay(Console(file=screen, force_terminal=True, width=80))
+    display.on_phase("calibrating")
+    display.close()
+    assert "calibrating" in screen.getvalue()
+    assert screen.getvalue().endswith("\x1b[?25h") or "\x1b[?25h" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("verbose", "kinds"),
+    [(False, []), ("none", []), (True, [ProgressDisplay]), ("plain", [ProgressDisplay]), ("json", [JsonProgress])],
+)
+def test_word_chooses_the_listener(verbose, kinds) -> None:
+    assert [type(one) for one in progress_listeners(verbose)] == kinds

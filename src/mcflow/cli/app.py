@@ -41,6 +41,16 @@ app.command(
     sort_key=1,
 )
 app.command("mcflow.cli.check:check", help="Say how a file differs from the table of a model.", sort_key=2)
+app.command(
+    "mcflow.cli.evaluate:evaluate",
+    help="Hide known cells of a file and score mcflow beside simple methods.",
+    sort_key=2,
+)
+app.command("mcflow.cli.serve:serve", help="Serve the page and the HTTP interface on this machine.", sort_key=3)
+app.command("mcflow.cli.doctor:doctor", help="Say what mcflow runs on: versions, device, threads, cache.", sort_key=5)
+app.command(
+    "mcflow.cli.completion:completion", help="Print or install the completion of commands and flags.", sort_key=5
+)
 app.command("mcflow.cli.demo:demo", help="Fill the NHANES table that ships with the package.", sort_key=3)
 benchmark = App(name="benchmark", help="Measure imputers on public data sets; stop and resume at will.", sort_key=4)
 benchmark.command("mcflow.cli.benchmark:tables", help="The paper's Table 1: imputers on tables.")

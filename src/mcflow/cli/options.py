@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from mcflow.config import Interval, check_parameter
+from mcflow.config import PROGRESS, Interval, Options, check_parameter
 from mcflow.errors import ParameterError
 
 
@@ -78,6 +78,9 @@ class FitOptions:
         Folder for the fit's state: a fit that was stopped goes on from there.
     device
         auto, cpu, cuda or mps.
+    progress
+        How to show the progress, on standard error: auto, a live display on a terminal and lines elsewhere; plain,
+        lines; json, one JSON object a line; none.
     quiet
         Print errors only.
     """
@@ -96,17 +99,24 @@ class FitOptions:
     calibrate: bool = True
     checkpoint_dir: Path | None = None
     device: str = "auto"
+    progress: str = "auto"
     quiet: Annotated[bool, Parameter(alias="-q", negative="")] = False
 
     def refuse_with_model(self, *, draws: bool = False) -> None:
         """Raise `ParameterError` when a flag was given that a fitted model cannot follow; draws need a seed."""
-        refuse_with_model(self, {"device", "quiet"} | ({"seed"} if draws else set()))
+        refuse_with_model(self, {"device", "progress", "quiet"} | ({"seed"} if draws else set()))
 
     def parameters(self) -> dict[str, Any]:
         """Return the estimator's arguments."""
         given = asdict(self)
-        quiet, seed = given.pop("quiet"), given.pop("seed")
-        return given | {"random_state": seed, "verbose": not quiet}
+        seed, _, _ = given.pop("seed"), given.pop("quiet"), given.pop("progress")
+        return given | {"random_state": seed, "verbose": self.shown}
+
+    @property
+    def shown(self) -> str:
+        """How to show the progress; nothing when quiet."""
+        check_parameter("--progress", self.progress, Options(PROGRESS))
+        return "none" if self.quiet else self.progress
 
 
 @Parameter(name="*")

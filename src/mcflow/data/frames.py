@@ -10,6 +10,7 @@ __all__ = [
     "convert",
     "read_frame",
     "select",
+    "take_rows",
     "whole_columns",
 ]
 
@@ -74,6 +75,8 @@ class Frame:
 
     def series(self, position: int) -> Any:
         """Return a column: a narwhals Series, or an array for numpy."""
+        if self.container == "pyarrow":  # by name: by position, narwhals lists all names for every column
+            return self._frame.get_column(self.names[position])
         return self.native[:, position] if self.container == "numpy" else self._frame[:, position]
 
     def arrow(self, position: int) -> pa.Array | None:
@@ -82,6 +85,8 @@ class Frame:
 
     def missing(self, position: int) -> BoolArray:
         """Return where a column is missing, of shape (n_rows,)."""
+        if self._floats is not None:
+            return np.isnan(self._floats[:, position])
         array = self.arrow(position)
         if array is not None:
             return np.array(array.is_null().to_numpy(zero_copy_only=False), dtype=bool)
@@ -120,8 +125,11 @@ class Frame:
 
     def column_codes(self, position: int, column: Column, unseen: str = "error") -> FloatArray:
         """Read one column as codes; see `codes`."""
+        kind = column.base or column.kind
+        if self._floats is not None and kind in ("continuous", "integer"):
+            return self._floats[:, position].copy()
         plain = self.container == "numpy" and self.native.dtype.kind in "fiu"
-        if plain and (column.base or column.kind) in NUMBER_KINDS:
+        if plain and kind in NUMBER_KINDS:
             numbers: FloatArray = self.native[:, position].astype(np.float64)
             return numbers
         array = self.arrow(position)
@@ -290,6 +298,20 @@ def _polars_series(series: nw.Series[Any]) -> Any:
 def select(native: Any, positions: list[int]) -> Any:
     """Return some columns of a data frame."""
     return nw.from_native(native, eager_only=True)[:, positions].to_native()
+
+
+def take_rows(table: Frame, rows: Array) -> Any:
+    """Return some rows as a table of the same kind.
+
+    Examples
+    --------
+    >>> take_rows(read_frame(np.array([[1.0], [2.0], [3.0]])), np.array([2, 0]))
+    array([[3.],
+           [1.]])
+    """
+    if table.container == "numpy":
+        return table.native[rows]
+    return nw.from_native(table.native, eager_only=True)[rows.tolist(), :].to_native()
 
 
 def add_columns(native: Any, columns: Mapping[Any, Array]) -> Any:

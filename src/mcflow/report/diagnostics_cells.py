@@ -17,11 +17,10 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mcflow.data.frames import Frame
+from mcflow.data.frames import Frame, take_rows
 from mcflow.data.kinds import find_column
 from mcflow.data.schema import TableSchema
 from mcflow.errors import DataError, ParameterError, did_you_mean
@@ -219,21 +218,6 @@ def check_share(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < 1:
         raise ParameterError(f"{name} is {value!r}, but has to be a number above 0 and below 1.")
     return float(value)
-
-
-def take_rows(table: Frame, rows: Array) -> Any:
-    """Return some rows as a table of the same kind.
-
-    Examples
-    --------
-    >>> from mcflow.data.frames import read_frame
-    >>> take_rows(read_frame(np.array([[1.0], [2.0], [3.0]])), np.array([2, 0]))
-    array([[3.],
-           [1.]])
-    """
-    if table.container == "numpy":
-        return table.native[rows]
-    return nw.from_native(table.native, eager_only=True)[rows.tolist(), :].to_native()
 
 
 def hide_column(table: Frame, rows: Array, position: int) -> Any:

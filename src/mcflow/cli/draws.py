@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 DRAW = "draw"
 #: The ends of an interval.
 ENDS = ("low", "high")
+#: Draws that are kept in memory for what is said of them afterwards.
+MOST_KEPT = 5
 #: Seconds from one line of progress to the next where there is no terminal.
 LINE_EVERY = 10.0
 
@@ -109,7 +111,7 @@ def _ids(table: pa.Table, name: str) -> Array:
 
 def draw_and_write(
     imputer: MCFlowImputer, source: TableFile, output: Path, options: DrawOptions, *, seed: int, quiet: bool
-) -> tuple[pa.Table, list[str]]:
+) -> tuple[list[pa.Table], list[str]]:
     """Draw completed tables and write them.
 
     Parameters
@@ -129,8 +131,8 @@ def draw_and_write(
 
     Returns
     -------
-    first : pyarrow.Table
-        The first draw.
+    first : list of pyarrow.Table
+        The first draws, a few at most.
     lines : list of str
         What was written where.
     """
@@ -143,22 +145,23 @@ def draw_and_write(
     return first, _lines(source.table.num_rows, output, options)
 
 
-def _write_files(tables: Iterable[pa.Table], source: TableFile, outputs: list[Path]) -> pa.Table:
-    """Write each draw to a file of its own as soon as it is made, and return the first one."""
-    first: pa.Table = None
+def _write_files(tables: Iterable[pa.Table], source: TableFile, outputs: list[Path]) -> list[pa.Table]:
+    """Write each draw to a file of its own as soon as it is made, and return the first ones."""
+    first: list[pa.Table] = []
     for path, table in zip(outputs, tables, strict=True):
         write_table(path, table, source)
-        first = table if first is None else first
+        if len(first) < MOST_KEPT:
+            first.append(table)
     return first
 
 
-def _write_long(tables: Iterable[pa.Table], source: TableFile, outputs: list[Path]) -> pa.Table:
-    """Write all draws to one file, and return the first one."""
+def _write_long(tables: Iterable[pa.Table], source: TableFile, outputs: list[Path]) -> list[pa.Table]:
+    """Write all draws to one file, and return the first ones."""
     draws = list(tables)
     numbers = np.repeat(np.arange(1, len(draws) + 1), source.table.num_rows)
     long = pa.concat_tables(draws).unify_dictionaries().append_column(DRAW, pa.chunked_array([numbers]))
     write_table(outputs[0], long, repeated(source, len(draws)))
-    return draws[0]
+    return draws[:MOST_KEPT]
 
 
 def _lines(n_rows: int, output: Path, options: DrawOptions) -> list[str]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 __all__ = ["fit"]
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from mcflow.cli.options import ColumnOptions, FitOptions
+
+if TYPE_CHECKING:
+    from mcflow.data.tables import TableFile
+    from mcflow.imputers import MCFlowImputer
 
 
 def fit(
@@ -17,6 +21,8 @@ def fit(
     /,
     *,
     output: Annotated[Path, Parameter(alias="-o")],
+    report: Path | None = None,
+    stream: Annotated[bool, Parameter(negative="")] = False,
     columns: ColumnOptions | None = None,
     options: FitOptions | None = None,
 ) -> None:
@@ -27,20 +33,51 @@ def fit(
     Parameters
     ----------
     source
-        File to learn from: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input.
+        File to learn from: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input. Or a folder of
+        Parquet files, or a pattern in quotes such as "data/*.parquet", which may be of any size.
     output
         Where to write the model, for example model.mcflow.
+    report
+        Also write a report here, one HTML file: what was missing and how the fit went, with a sample of rows filled.
+    stream
+        Keep only a sample of the rows of a Parquet file in memory; folders and patterns are read so in any case.
     """
     from mcflow.cli.files import check_output
+    from mcflow.cli.reports import check_report_file, command_line
+    from mcflow.cli.streaming import fit_stream, is_many, refuse_report
     from mcflow.data.tables import read_table
     from mcflow.imputers import MCFlowImputer
 
     chosen, wished = options or FitOptions(), columns or ColumnOptions()
+    if stream or is_many(source):
+        refuse_report(report)
+        check_output(output)
+        _say(fit_stream(source, output, chosen, wished), output, chosen)
+        return
     check_output(output, source)
+    check_report_file(report, source, output)
     table = read_table(source)
     imputer = MCFlowImputer(keep_empty_features=True, **chosen.parameters(), **wished.parameters())
     imputer.fit(table.table).save(output)
-    if not chosen.quiet:
-        more = chosen.n_models - 1
+    _say(imputer, output, chosen)
+    if report is not None:
+        files = {"--output": output, "--report": report}
+        _report(report, imputer, table, command_line("fit", source, files, chosen, wished), chosen)
+
+
+def _say(imputer: MCFlowImputer, output: Path, options: FitOptions) -> None:
+    """Print what was written."""
+    if not options.quiet:
+        more = options.n_models - 1
         others = f", and {more} more model{'s' * (more > 1)}" if more else ""
         print(f"Model written to {output}: {imputer.n_epochs_} epochs, {len(imputer.stages_)} stages{others}.")
+
+
+def _report(report: Path, imputer: MCFlowImputer, table: TableFile, command: str, options: FitOptions) -> None:
+    """Write a report on the table and the fit."""
+    from mcflow.cli.reports import say_written, tell_phase
+    from mcflow.report import write_report
+
+    tell_phase("writing the report", options)
+    write_report(report, imputer, table.table, command=command)
+    say_written(report, options)

@@ -25,30 +25,42 @@ def impute(
     output: Annotated[Path, Parameter(alias="-o", allow_leading_hyphen=True)],
     model: Path | None = None,
     save: Path | None = None,
+    report: Path | None = None,
     uncertainty: DrawOptions | None = None,
     columns: ColumnOptions | None = None,
     options: FitOptions | None = None,
 ) -> None:
     """Fill the missing cells of a CSV or Parquet file.
 
-    Fits on the file itself, or uses a model that was fitted before. Observed cells are written as they stood.
+    Fits on the file itself, or uses a model that was fitted before. Observed cells are written as they stood. Parquet
+    files of any size, folders of them and patterns are filled batch by batch into a folder; a stopped run goes on.
 
     Parameters
     ----------
     source
-        File to fill: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input.
+        File to fill: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input. Or a folder of Parquet
+        files, or a pattern in quotes such as "data/*.parquet".
     output
-        Where to write the filled table; its ending says the format; - for standard output.
+        Where to write the filled table; its ending says the format; - for standard output. Or a folder, for Parquet
+        files that are filled batch by batch.
     model
         Use this fitted model instead of fitting.
     save
         Also write the fitted model here.
+    report
+        Also write a report here, one HTML file: what was missing, how the fit went, what was filled and how sure it is.
     """
     from mcflow.cli.draws import outputs_of
     from mcflow.cli.files import check_output
+    from mcflow.cli.reports import check_report_file, command_line
+    from mcflow.cli.streaming import impute_stream, is_stream, refuse_report
     from mcflow.data.tables import format_of
 
     chosen, wished, unsure = options or FitOptions(), columns or ColumnOptions(), uncertainty or DrawOptions()
+    if is_stream(source, output):
+        refuse_report(report)
+        impute_stream(source, output, model, save=save, flags=(chosen, wished, unsure))
+        return
     unsure.check(output)
     format_of(output)
     outputs = outputs_of(output, unsure)
@@ -56,11 +68,29 @@ def impute(
         check_output(path, source, model)
     if save is not None:
         check_output(save, source, model, *outputs)
+    check_report_file(report, source, model, save, *outputs)
     flags = chosen, wished, unsure
     imputer, table = _fitted(source, *flags) if model is None else _loaded(source, model, *flags)
-    fill_and_write(imputer, table, output, unsure, seed=chosen.seed, quiet=chosen.quiet)
+    tables = fill_and_write(imputer, table, output, unsure, chosen)
     if save is not None:
         imputer.save(save)
+    if report is not None:
+        files = {"--output": output, "--model": model, "--save": save, "--report": report}
+        command = command_line("impute", source, files, *flags)
+        _report(report, imputer, table, tables, command=command, options=chosen)
+
+
+def _report(
+    report: Path, imputer: MCFlowImputer, table: TableFile, tables: list[pa.Table], *, command: str, options: FitOptions
+) -> None:
+    """Write a report on what was filled, once or in several draws."""
+    from mcflow.cli.reports import say_written, tell_phase
+    from mcflow.report import write_report
+
+    tell_phase("writing the report", options)
+    draws = tables if len(tables) > 1 else None
+    write_report(report, imputer, table.table, tables[0], draws=draws, command=command)
+    say_written(report, options)
 
 
 def _fitted(
@@ -94,8 +124,8 @@ def _loaded(
 
 
 def fill_and_write(
-    imputer: MCFlowImputer, table: TableFile, output: Path, uncertainty: DrawOptions, *, seed: int, quiet: bool
-) -> None:
+    imputer: MCFlowImputer, table: TableFile, output: Path, uncertainty: DrawOptions, options: FitOptions
+) -> list[pa.Table]:
     """Fill a table that was read from a file, write it and print the summary.
 
     Parameters
@@ -108,18 +138,24 @@ def fill_and_write(
         Where to write it; "-" is standard output, and the summary then goes to standard error.
     uncertainty : DrawOptions
         What to write besides or instead of the estimates.
-    seed : int
-        Decides the draws.
-    quiet : bool
-        Print nothing.
+    options : FitOptions
+        With the seed that decides the draws, and what to print.
+
+    Returns
+    -------
+    list of pyarrow.Table
+        The filled table, or the first few draws.
     """
     from mcflow.cli.draws import draw_and_write
+    from mcflow.cli.reports import tell_phase
 
+    tell_phase("filling", options)
     if uncertainty.draws is None:
-        filled, lines = _fill_once(imputer, table, output, uncertainty.interval)
+        tables, lines = _fill_once(imputer, table, output, uncertainty.interval)
     else:
-        filled, lines = draw_and_write(imputer, table, output, uncertainty, seed=seed, quiet=quiet)
-    if not quiet:
+        silent = options.shown in ("none", "json")
+        tables, lines = draw_and_write(imputer, table, output, uncertainty, seed=options.seed, quiet=silent)
+    if not options.quiet:
         from rich.console import Console
 
         from mcflow.cli.summary import print_summary
@@ -127,12 +163,13 @@ def fill_and_write(
         from mcflow.report import summarise
 
         console = Console(stderr=output == STREAM)
-        print_summary(summarise(imputer.schema_, table.table, filled), lines, console)
+        print_summary(summarise(imputer.schema_, table.table, tables[0]), lines, console)
+    return tables
 
 
 def _fill_once(
     imputer: MCFlowImputer, table: TableFile, output: Path, level: float | None
-) -> tuple[pa.Table, list[str]]:
+) -> tuple[list[pa.Table], list[str]]:
     """Write the estimates, with an interval around each when a level is given."""
     from mcflow.cli.draws import with_intervals
     from mcflow.data.tables import write_table
@@ -140,4 +177,4 @@ def _fill_once(
     filled = imputer.transform(table.table)
     whole, source = (filled, table) if level is None else with_intervals(imputer, table, filled, level)
     write_table(output, whole, source)
-    return filled, [f"Written to {'standard output' if str(output) == '-' else output}"]
+    return [filled], [f"Written to {'standard output' if str(output) == '-' else output}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ParquetSource", "read_parquet", "write_parquet"]
+__all__ = ["ParquetSource", "conformed", "read_parquet", "write_parquet"]
 
 from dataclasses import dataclass
 
@@ -71,6 +71,27 @@ def write_parquet(filled: pa.Table, table: pa.Table, source: ParquetSource) -> b
     -------
     bytes
     """
+    whole = conformed(filled, table)
+    target = pa.BufferOutputStream()
+    pq.write_table(whole, target, compression=source.compression, row_group_size=source.group_rows)
+    return bytes(target.getvalue())
+
+
+def conformed(filled: pa.Table, table: pa.Table) -> pa.Table:
+    """Give the columns of a filled table the types that they have in its source, where these can hold the values.
+
+    Parameters
+    ----------
+    filled : pyarrow.Table
+        It may have columns more or less than its source.
+    table : pyarrow.Table
+        The source.
+
+    Returns
+    -------
+    pyarrow.Table
+        With the metadata of the source.
+    """
     places = {name: place for place, name in enumerate(table.column_names)}
     known = [places.get(name) for name in filled.column_names]
     columns = [
@@ -81,10 +102,7 @@ def write_parquet(filled: pa.Table, table: pa.Table, source: ParquetSource) -> b
         (filled.schema.field(k) if place is None else table.schema.field(place)).with_type(columns[k].type)
         for k, place in enumerate(known)
     ]
-    whole = pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=table.schema.metadata))
-    target = pa.BufferOutputStream()
-    pq.write_table(whole, target, compression=source.compression, row_group_size=source.group_rows)
-    return bytes(target.getvalue())
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=table.schema.metadata))
 
 
 def _conform(column: pa.ChunkedArray, source: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -87,17 +87,22 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         ParameterError
             When a parameter is out of range.
         """
+        schema, constraints, values = self._planned(X)
+        model = schema.among_coded(model=True)
+        columns = [schema.columns[p] for p in schema.model]
+        self._fit_values(values[:, model], columns, constraints.low[model], constraints.high[model])
+        self._remember(schema, constraints)
+        return self
+
+    def _planned(self, X: Any) -> tuple[TableSchema, Constraints, FloatArray]:
+        """Return what a table is, what may be filled in, and the codes of its coded columns."""
         self._check_parameters()
         frame = read_frame(X)
         schema, constraints = plan_table(frame, self._wishes())
         values = frame.codes(schema)
         if schema.empty and not self.keep_empty_features:
             self._warn_of_empty([schema.columns[p].name for p in schema.empty])
-        model = schema.among_coded(model=True)
-        columns = [schema.columns[p] for p in schema.model]
-        self._fit_values(values[:, model], columns, constraints.low[model], constraints.high[model])
-        self._remember(schema, constraints)
-        return self
+        return schema, constraints, values
 
     def _wishes(self) -> Wishes:
         given = {name: getattr(self, name) for name in ("kinds", "roles", "bounds", "allowed", "rules")}
@@ -109,7 +114,7 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         warnings.warn(
             f"Skipping features without any observed values: {names}. At least one observed value is needed to "
             "fill a column; keep_empty_features=True keeps such columns, numbers filled with 0.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
     def _remember(self, schema: TableSchema, constraints: Constraints) -> None:

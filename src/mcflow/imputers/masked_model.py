@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MaskedModel", "MaskedStage"]
+__all__ = ["MaskedModel", "MaskedStage", "MoreRows"]
 
 import copy
 import math
@@ -60,6 +60,21 @@ class MaskedStage(NamedTuple):
     mapper: MaskedMapper
 
 
+class MoreRows(NamedTuple):
+    """Rows that H learns from, in units and perhaps on disk.
+
+    Parameters
+    ----------
+    units : Tensor of shape (n_rows, n_columns)
+        Float32; any number where a cell is missing.
+    seen : Tensor of shape (n_rows, n_columns)
+        Boolean, True where observed.
+    """
+
+    units: Tensor
+    seen: Tensor
+
+
 class MaskedModel(MaskedDraws):
     """A mask-aware H, a flow around its answers, and the blend of estimates after it.
 
@@ -103,11 +118,13 @@ class MaskedModel(MaskedDraws):
         box: tuple[FloatArray, FloatArray],
         seed: int,
         settings: Settings,
+        *,
+        n_rows: int | None = None,
     ) -> MaskedModel:
-        """Return a model for a table, not fitted yet."""
+        """Return a model for a table, not fitted yet; `n_rows` counts those that are not among the values too."""
         start = time.perf_counter()
         check_ranges(columns)
-        settings = fitting(settings, *values.shape)
+        settings = fitting(settings, n_rows or len(values), values.shape[1])
         grid = TableGrid.from_values(values, columns, settings.latent.n_knots, settings.latent.n_points)
         model = cls(settings, columns, grid, box, seed)
         model.start = start  # a limit of time counts from here
@@ -156,9 +173,14 @@ class MaskedModel(MaskedDraws):
         return MaskedStage(flow, mapper)
 
     def fit(
-        self, values: FloatArray, streams: Streams, device: torch.device, callbacks: Sequence[Callback] = ()
+        self,
+        values: FloatArray,
+        streams: Streams,
+        device: torch.device,
+        callbacks: Sequence[Callback] = (),
+        more: MoreRows | None = None,
     ) -> None:
-        """Learn from codes with holes, NaN where missing."""
+        """Learn from codes with holes, NaN where missing; H also from more rows, which begin with these."""
         exact = self.grid.units(values)
         self.blend.means = np.nanmean(exact, axis=0)
         units = torch.from_numpy(np.nan_to_num(exact, copy=False).astype(np.float32)).to(device)
@@ -172,7 +194,8 @@ class MaskedModel(MaskedDraws):
             self._earlier = None
         flow, mapper = stage.flow.to(device), stage.mapper.to(device)
         with closing_all(callbacks):
-            trainer = self._fit_mapper(values, mapper, units, seen, streams=streams, callbacks=callbacks)
+            rows = MoreRows(units, seen) if more is None else more
+            trainer = self._fit_mapper(values, mapper, rows, streams=streams, callbacks=callbacks)
             tell_phase(callbacks, "calibrating")
             self._judge(values, trainer, streams.fill)
             if self.calibration is not None:
@@ -185,8 +208,7 @@ class MaskedModel(MaskedDraws):
         self,
         values: FloatArray,
         mapper: MaskedMapper,
-        units: Tensor,
-        seen: Tensor,
+        rows: MoreRows,
         *,
         streams: Streams,
         callbacks: Sequence[Callback],
@@ -198,7 +220,12 @@ class MaskedModel(MaskedDraws):
             self.blend.factor(values, self.seed, self.start + FACTORED_SHARE * limit if limit else None)
         left = self.start + limit - time.perf_counter()
         seconds = LATENT_SHARE * max(left, LEAST_TIME) if limit else 0.0
-        trainer = HiddenTrainer(self.settings, mapper, units, seen, streams, callbacks=callbacks, seconds=seconds)
+        trainer = HiddenTrainer(
+            *(self.settings, mapper, rows.units, rows.seen, streams),
+            callbacks=callbacks,
+            seconds=seconds,
+            held_among=len(values),
+        )
         trainer.train()
         mapper.eval()
         return trainer

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 __all__ = ["MCFlowImputer"]
 
+import contextlib
+import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -16,12 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from mcflow.config import OVERRIDES, Settings, resolve
 from mcflow.data.checking import CheckReport, check_table
+from mcflow.data.frames import read_frame
 from mcflow.data.schema import LEVEL_KINDS, Column
 from mcflow.errors import DataError, McflowWarning, ParameterError
 from mcflow.imputers.base import TableImputer
 from mcflow.imputers.fitting import choose_device, fit_seed, listeners
 from mcflow.imputers.masked_model import AGAIN_SHARE, MaskedModel
 from mcflow.imputers.model import FlowModel
+from mcflow.imputers.streamed import RestOfRows
 from mcflow.imputers.uncertainty import UncertaintyMixin
 from mcflow.random import Streams, seed_from
 from mcflow.training import progress_listeners
@@ -205,13 +209,60 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         self.random_state = random_state
         self.verbose = verbose
 
+    def fit_stream(
+        self, sample: Any, rest: Callable[[], Iterable[Any]], n_rest: int, *, folder: str | Path | None = None
+    ) -> Self:
+        """Learn from a table that does not fit in memory.
+
+        Parameters
+        ----------
+        sample : data frame
+            Rows from all over the table, with the lowest and highest values and all levels; `mcflow.data.survey` takes
+            such. Kinds, ranges, knots, the density and the calibration are read off them.
+        rest : callable
+            Gives all other rows in batches, data frames with the same columns. H learns from them too.
+        n_rest : int
+            How many they are.
+        folder : path-like, optional
+            Where they are kept during the fit, with five bytes a cell; a folder for passing files when not given.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ParameterError
+            With the preset "paper", which refills all rows in memory.
+        """
+        schema, constraints, values = self._planned(sample)
+        model = schema.among_coded(model=True)
+
+        def codes() -> Iterator[FloatArray]:
+            for table in rest():
+                yield read_frame(table).codes(schema, self.unseen)[:, model]
+
+        more = RestOfRows(codes, n_rest, Path(tempfile.gettempdir() if folder is None else folder))
+        columns = [schema.columns[p] for p in schema.model]
+        self._learn(values[:, model], columns, (constraints.low[model], constraints.high[model]), more)
+        self._remember(schema, constraints)
+        return self
+
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
+        self._learn(values, columns, (low, high))
+
+    def _learn(
+        self,
+        values: FloatArray,
+        columns: list[Column],
+        box: tuple[FloatArray, FloatArray],
+        rest: RestOfRows | None = None,
+    ) -> None:
         settings = resolve(self.preset, **{name: getattr(self, name) for name in OVERRIDES})
         settings = _with_time(settings, self.n_models)
         seed = fit_seed(self.random_state, self.checkpoint_dir)
         streams = Streams(seed)
-        kind: type[FlowModel] | type[MaskedModel] = MaskedModel if settings.latent.masked else FlowModel
-        model = kind.prepare(values, columns, (low, high), seed, settings)
+        model = _prepared(values, columns, box, seed=seed, settings=settings, rest=rest)
         model.calibrates = self.calibrate
         settings = model.settings
         self._check_preset(model)
@@ -219,10 +270,13 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         if self.warm_start and isinstance(model, MaskedModel) and isinstance(earlier, MaskedModel):
             model.go_on_from(earlier)
         if columns:
-            said: dict[str, Any] = {"kinds": [c.kind for c in columns], "bounds": [low.tolist(), high.tolist()]}
+            said: dict[str, Any] = {"kinds": [c.kind for c in columns], "bounds": [bound.tolist() for bound in box]}
             said |= {"seed": seed, "settings": settings.to_dict()}
+            said |= {} if rest is None else {"more": rest.n_rows}
             callbacks = listeners(self.verbose, self.checkpoint_dir, values, said)
-            model.fit(values, streams, choose_device(self.device), callbacks)
+            with contextlib.ExitStack() as stack:
+                more = {} if rest is None else {"more": stack.enter_context(rest.encoded(values, model.grid))}
+                model.fit(values, streams, choose_device(self.device), callbacks, **more)
         others = self._fit_others(model, values, seed) if columns else []
         # Assigned at the end: a fit that fails leaves an earlier one as it was.
         self.model_, self.other_models_, self.settings_, self.seed_ = model, others, settings, seed
@@ -252,7 +306,7 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
             warnings.warn(
                 f"{', '.join(idle)} has no effect with this preset; preset='paper' uses it.",
                 McflowWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _fill_values(self, values: FloatArray) -> FloatArray:
@@ -376,6 +430,27 @@ def _with_time(settings: Settings, n_models: int) -> Settings:
     """Share a limit of time out among the models; those after the first take less."""
     share = 1 + AGAIN_SHARE * (n_models - 1) if settings.latent.masked else n_models
     return replace(settings, train=replace(settings.train, max_time=settings.train.max_time / share))
+
+
+def _prepared(
+    values: FloatArray,
+    columns: list[Column],
+    box: tuple[FloatArray, FloatArray],
+    *,
+    seed: int,
+    settings: Settings,
+    rest: RestOfRows | None,
+) -> Any:
+    """Return the preset's model for a table, not fitted yet."""
+    if settings.latent.masked:
+        n_rows = len(values) + (0 if rest is None else rest.n_rows)
+        return MaskedModel.prepare(values, columns, box, seed, settings, n_rows=n_rows)
+    if rest is not None:
+        raise ParameterError(
+            "The paper's method refills all rows in memory, and cannot learn from a stream. Use preset='default', or "
+            "fit on a sample."
+        )
+    return FlowModel.prepare(values, columns, box, seed, settings)
 
 
 def _resampled(values: FloatArray, rng: np.random.Generator) -> FloatArray:

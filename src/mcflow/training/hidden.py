@@ -22,6 +22,9 @@ HELD_ROWS = 8192
 #: Rows that are looked at together.
 ROWS_AT_ONCE = 2048
 
+#: Cells of a table up to which it is kept in memory between which points they are; found for each batch otherwise.
+KNOWN_CELLS = 1 << 26
+
 #: Weight of the squared error beside the cross-entropy, and the units at which a cell's part in it ends.
 DIRECT_WEIGHT, FAR = 0.5, 10.0
 
@@ -39,6 +42,8 @@ class HeldCells:
         Each has cells of its own.
     generator : torch.Generator
         Draws rows and cells.
+    among : int, optional
+        The rows are chosen from this many first ones; from all when not given.
 
     Attributes
     ----------
@@ -48,16 +53,19 @@ class HeldCells:
         Which of their cells.
     """
 
-    def __init__(self, seen: Tensor, share: float, n_members: int, generator: torch.Generator) -> None:
-        self.rows = torch.randperm(len(seen), generator=generator)[:HELD_ROWS].to(seen.device)
+    def __init__(
+        self, seen: Tensor, share: float, n_members: int, generator: torch.Generator, among: int | None = None
+    ) -> None:
+        among = len(seen) if among is None else among
+        self.rows = torch.randperm(among, generator=generator)[:HELD_ROWS].to(seen.device)
         drawn = torch.rand((n_members, len(self.rows), seen.shape[1]), generator=generator) < share
         self.cells = drawn.to(seen.device) & seen[self.rows]
-        self._place = torch.full((len(seen),), -1, device=seen.device)
+        self._place = torch.full((among + 1,), -1, device=seen.device)  # one more, for all rows after them
         self._place[self.rows] = torch.arange(len(self.rows), device=seen.device)
 
     def of(self, batch: Tensor) -> Tensor:
         """Return the held-out cells of the rows at `batch`, of shape (n_members, n_rows); others have none."""
-        place = self._place[batch]
+        place = self._place[batch.clamp(max=len(self._place) - 1)]
         members = torch.arange(len(batch), device=batch.device)[:, None]
         found: Tensor = self.cells[members, place.clamp(min=0)] & (place >= 0)[..., None]
         return found
@@ -82,6 +90,8 @@ class HiddenTrainer(HeldOutTrainer):
         Told of the beginning, of every epoch and of the end.
     seconds : float, optional
         That it may take, 0 for no limit; the settings' own limit when not given.
+    held_among : int, optional
+        Cells are held out of this many first rows; of all when not given.
 
     Attributes
     ----------
@@ -101,12 +111,12 @@ class HiddenTrainer(HeldOutTrainer):
         *,
         callbacks: Sequence[Callback] = (),
         seconds: float | None = None,
+        held_among: int | None = None,
     ) -> None:
         super().__init__(settings, mapper, len(units), streams, callbacks=callbacks, seconds=seconds)
         self.mapper, self.units, self.seen = mapper, units, seen
-        self.held = HeldCells(seen, settings.train.held_share, mapper.n_members, streams.order)
-        below, self.share = mapper.targets(units)
-        self.below = below.to(torch.int16)
+        self.held = HeldCells(seen, settings.train.held_share, mapper.n_members, streams.order, held_among)
+        self._known = _targets(mapper, units) if units.numel() <= KNOWN_CELLS else None
 
     def _shuffled(self) -> Tensor:
         members = range(self.mapper.n_members)
@@ -122,10 +132,17 @@ class HiddenTrainer(HeldOutTrainer):
         if not bool(hidden.any()):
             return torch.zeros(())
         answer = self.mapper(units, shown)
-        loss = cross_entropy(answer.logits[hidden], self.below[batch][hidden].long(), self.share[batch][hidden])
+        below, share = self._targets(batch, units)
+        loss = cross_entropy(answer.logits[hidden], below[hidden].long(), share[hidden])
         missed = answer.direct[hidden] - units[hidden].clamp(-FAR, FAR)
         loss = loss + DIRECT_WEIGHT * missed.square().mean()
         return self._update(loss, 1 / math.sqrt(self.mapper.n_members))
+
+    def _targets(self, batch: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Return between which points the cells of a batch are, and where."""
+        if self._known is None:
+            return _targets(self.mapper, units)
+        return self._known[0][batch], self._known[1][batch]
 
     def _hidden(self, seen: Tensor) -> Tensor:
         """Choose cells to hide among the seen ones."""
@@ -166,3 +183,9 @@ class HiddenTrainer(HeldOutTrainer):
                 units = self.units[rows].expand(self.mapper.n_members, -1, -1)
                 yield self.mapper(units, (self.seen[rows] & ~held).to(units.dtype)), units, held
         self.mapper.train()
+
+
+def _targets(mapper: MaskedMapper, units: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the targets of rows, however many axes they have before that of the columns."""
+    below, share = mapper.targets(units.reshape(-1, units.shape[-1]))
+    return below.to(torch.int16).view(units.shape), share.view(units.shape)

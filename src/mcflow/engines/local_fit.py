@@ -1,0 +1,93 @@
+"""Fit on Parquet files of any size: a survey, all rows on disk in units, and batches from there."""
+
+from __future__ import annotations
+
+__all__ = ["fit_dataset"]
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from mcflow.data.parts import NO_KEY, TablePart, common_schema, find_files, parts_of, read_batches
+from mcflow.data.survey import SAMPLE_ROWS, Survey
+from mcflow.engines.pipeline import ahead
+from mcflow.imputers import MCFlowImputer
+
+
+def fit_dataset(
+    source: str | Path,
+    imputer: MCFlowImputer,
+    *,
+    sample_rows: int = SAMPLE_ROWS,
+    folder: str | Path | None = None,
+    listen: Callable[[int, int], None] = lambda done, total: None,
+) -> MCFlowImputer:
+    """Fit on Parquet files of any size.
+
+    Parameters
+    ----------
+    source : path-like
+        A file, a folder or a pattern; see `mcflow.data.parts.find_files`.
+    imputer : MCFlowImputer
+        With the preset "default"; it is fitted in place.
+    sample_rows : int
+        Rows that are kept in memory: kinds, ranges, knots, density and calibration come from them.
+    folder : path-like, optional
+        Where all rows are kept during the fit, with five bytes a cell.
+    listen : callable, optional
+        Called in the first pass with the rows that are done and all rows.
+
+    Returns
+    -------
+    MCFlowImputer
+        The imputer.
+
+    Notes
+    -----
+    The first pass over the files surveys them (see `mcflow.data.survey.Survey`), the second writes them to disk in the
+    units that H learns from, in float32. H then learns from shuffled batches of all rows. A table of no more than
+    `sample_rows` rows is fitted in memory, as `MCFlowImputer.fit` does.
+    """
+    root, files = find_files(source)
+    parts = parts_of(root, files)
+    common_schema(files)
+    total = sum(part.n_rows for part in parts)
+    survey = Survey(n_rows=sample_rows, seed=0)
+    for first, table in _placed(parts):
+        survey.add(table, first)
+        listen(first + table.num_rows, total)
+    sample = survey.table()
+    if sample.num_rows == total:
+        return imputer.fit(sample)
+
+    def rest() -> Iterator[pa.Table]:
+        for first, table in _placed(parts):
+            chosen = survey.chosen(np.arange(first, first + table.num_rows))
+            yield table.filter(pa.array(~chosen))
+
+    return imputer.fit_stream(sample, rest, total - sample.num_rows, folder=folder)
+
+
+def _placed(parts: list[TablePart]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield batches of rows with the place of their first row in the whole table, and the columns of folders."""
+    first = 0
+    for part in parts:
+        for batch, _ in ahead(read_batches(part)):
+            table = batch
+            for name, value in part.keys:
+                if name not in batch.column_names:
+                    table = table.append_column(name, _key_column(value, batch.num_rows))
+            yield first, table
+            first += batch.num_rows
+
+
+def _key_column(value: str, n_rows: int) -> pa.Array:
+    """Return what a folder says, as whole numbers where it is one."""
+    if value == NO_KEY:
+        return pa.nulls(n_rows, pa.string())
+    try:
+        return pa.array([int(value)] * n_rows, pa.int64())
+    except ValueError:
+        return pa.array([value] * n_rows, pa.string())

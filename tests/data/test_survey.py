@@ -1,0 +1,87 @@
+"""One pass over rows: a uniform sample, exact ends and levels, and the same from any batches."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mcflow.data.frames import read_frame
+from mcflow.data.planning import Wishes, plan_table
+from mcflow.data.survey import Survey
+from mcflow.errors import DataError
+
+
+def rows(n: int = 3000) -> pa.Table:
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=n)
+    whole = np.rint(100 * base)
+    whole[1234] = 0.5
+    words = np.array(["often", "seldom"])[(base > 2).astype(int)].astype(object)
+    words[77] = "once"
+    return pa.table(
+        {
+            "x": pa.array(base, mask=rng.random(n) < 0.1),
+            "w": pa.array(whole),
+            "word": pa.array(words, mask=rng.random(n) < 0.05).dictionary_encode(),
+            "day": pa.array([datetime.date(2020, 1, 1) + datetime.timedelta(int(d)) for d in 50 * base]),
+            "yes": pa.array(base > 0),
+        }
+    )
+
+
+def surveyed(table: pa.Table, size: int, n_rows: int = 200) -> Survey:
+    survey = Survey(n_rows=n_rows, seed=3)
+    for first in range(0, table.num_rows, size):
+        survey.add(table.slice(first, size), first)
+    return survey
+
+
+def test_survey_does_not_depend_on_batches_nor_on_who_looked_at_them() -> None:
+    table = rows()
+    whole, cut = surveyed(table, 3000), surveyed(table, 170)
+    assert whole.table().to_pylist() == cut.table().to_pylist()
+    assert (whole.total, whole.missing) == (cut.total, cut.missing) == (3000, cut.missing)
+    left, right = Survey(n_rows=200, seed=3), Survey(n_rows=200, seed=3)
+    left.add(table.slice(0, 1100), 0)
+    right.add(table.slice(1100), 1100)
+    right.merge(left)
+    assert right.table().to_pylist() == whole.table().to_pylist()
+    assert right.missing == whole.missing
+
+
+def test_sample_is_uniform_over_the_rows() -> None:
+    places = np.concatenate([Survey(seed=s).numbers(np.arange(1000)).argsort()[:50] for s in range(40)])
+    counts = np.bincount(places // 100, minlength=10)
+    assert abs(counts - 200).max() < 4 * np.sqrt(200 * 0.9)
+
+
+def test_rows_are_those_of_their_places_and_chosen_tells_them() -> None:
+    table = rows()
+    survey = surveyed(table, 400)
+    assert survey.table().to_pylist() == table.take(survey.places).to_pylist()
+    assert survey.chosen(np.arange(3000)).sum() == len(survey.places) == len(set(survey.places.tolist()))
+    assert (survey.places[:200] == np.sort(survey.places[:200])).all()
+
+
+def test_schema_of_the_survey_is_that_of_the_whole_table() -> None:
+    table = rows()
+    found = plan_table(read_frame(surveyed(table, 250).table()), Wishes())[0]
+    wanted = plan_table(read_frame(table), Wishes())[0]
+    for ours, theirs in zip(found.columns, wanted.columns, strict=True):
+        assert (ours.name, ours.kind, ours.low, ours.high) == (theirs.name, theirs.kind, theirs.low, theirs.high)
+        assert ours.whole == theirs.whole
+        assert set(ours.levels) == set(theirs.levels)
+
+
+def test_short_tables_are_sampled_whole_and_none_is_an_error() -> None:
+    table = rows().slice(0, 60)
+    assert surveyed(table, 25).table().to_pylist() == table.to_pylist()
+    with pytest.raises(DataError, match="no rows"):
+        Survey().table()
+    other = Survey(n_rows=200, seed=3)
+    other.add(pa.table({"z": [1.0]}), 0)
+    with pytest.raises(DataError, match="other columns"):
+        surveyed(table, 25).merge(other)

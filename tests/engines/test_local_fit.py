@@ -1,0 +1,102 @@
+"""Fits on Parquet files: in memory when small, and about as good when most rows are on disk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mcflow import MCFlowImputer
+from mcflow.data import parts
+from mcflow.engines import fit_dataset
+from mcflow.errors import DataError, ParameterError
+from mcflow.imputers.streamed import RestOfRows
+
+
+def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Four columns that go together, though not along lines, and which cells are missing."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.uniform(-1, 1, size=(2, n))
+    values = np.column_stack([a, b, np.sin(4 * a), 2 * a * b]) + 0.05 * rng.normal(size=(n, 4))
+    return values, rng.random(values.shape) < 0.2
+
+
+def write(path, values, missing) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = {f"c{k}": pa.array(values[:, k], mask=missing[:, k]) for k in range(values.shape[1])}
+    pq.write_table(pa.table(table), path, row_group_size=700)
+
+
+def error(imputer: MCFlowImputer) -> float:
+    values, missing = rows(1000, 9)
+    table = pa.table({f"c{k}": pa.array(values[:, k], mask=missing[:, k]) for k in range(4)})
+    filled = np.column_stack([column.to_numpy() for column in imputer.transform(table).columns])
+    return float(np.sqrt(np.mean((filled - values)[missing] ** 2)))
+
+
+def test_table_that_fits_in_the_sample_is_fitted_as_in_memory_bit_for_bit(tmp_path) -> None:
+    values, missing = rows(300, 0)
+    write(tmp_path / "a.parquet", values, missing)
+    streamed = fit_dataset(tmp_path / "a.parquet", MCFlowImputer(max_epochs=2, random_state=0))
+    whole = MCFlowImputer(max_epochs=2, random_state=0).fit(pq.read_table(tmp_path / "a.parquet"))
+    first, second = streamed.model_.tensors(), whole.model_.tensors()
+    assert all((first[name] == second[name]).all() for name in second)
+
+
+def test_rows_on_disk_are_learned_from(tmp_path) -> None:
+    values, missing = rows(4000, 1)
+    for k in range(2):
+        part = slice(2000 * k, 2000 * (k + 1))
+        write(tmp_path / "in" / f"{k}.parquet", values[part], missing[part])
+    heard = []
+    streamed = MCFlowImputer(max_epochs=8, random_state=0)
+    fit_dataset(tmp_path / "in", streamed, sample_rows=250, folder=tmp_path, listen=lambda *d: heard.append(d))
+    assert heard[-1] == (4000, 4000)
+    assert [p.name for p in tmp_path.iterdir()] == ["in"], "the rows on disk are gone"
+    whole = MCFlowImputer(max_epochs=8, random_state=0).fit(pq.read_table(tmp_path / "in"))
+    few = MCFlowImputer(max_epochs=8, random_state=0).fit(pq.read_table(tmp_path / "in").slice(0, 250))
+    assert streamed.settings_.train.max_epochs == 8
+    assert error(streamed) < 1.1 * error(whole)
+    assert error(streamed) < 0.9 * error(few)
+
+
+def test_columns_that_folders_say_are_learned_too(tmp_path) -> None:
+    values, missing = rows(600, 2)
+    for k in range(2):
+        write(tmp_path / "in" / f"half={k}" / "x.parquet", values[k::2], missing[k::2])
+    imputer = fit_dataset(tmp_path / "in", MCFlowImputer(max_epochs=1, random_state=0), sample_rows=100)
+    assert list(imputer.feature_names_in_) == ["c0", "c1", "c2", "c3", "half"]
+
+
+def test_paper_preset_is_refused_when_rows_are_on_disk(tmp_path) -> None:
+    write(tmp_path / "a.parquet", *rows(400, 3))
+    with pytest.raises(ParameterError, match="cannot learn from a stream"):
+        fit_dataset(tmp_path / "a.parquet", MCFlowImputer(preset="paper"), sample_rows=100)
+
+
+def test_table_that_changed_between_the_passes_is_an_error(tmp_path) -> None:
+    values, missing = rows(50, 4)
+    holed = np.where(missing, np.nan, values)
+    imputer = MCFlowImputer(max_epochs=1, random_state=0).fit(holed)
+    for said, word in ((40, "fewer"), (20, "more")):
+        rest = RestOfRows(lambda: iter([holed[:30]]), said, tmp_path)
+        with pytest.raises(DataError, match=f"{word} than the"), rest.encoded(holed, imputer.model_.grid):
+            pass
+
+
+def test_encoded_rows_are_the_units_of_all_rows_in_order(tmp_path) -> None:
+    values, missing = rows(80, 5)
+    holed = np.where(missing, np.nan, values)
+    imputer = MCFlowImputer(max_epochs=1, random_state=0).fit(holed)
+    grid, batches = imputer.model_.grid, [holed[50:65], holed[65:]]
+    with RestOfRows(lambda: batches, 30, tmp_path).encoded(holed[:50], grid) as found:
+        assert (found.seen.numpy() == ~missing).all()
+        np.testing.assert_allclose(found.units.numpy(), np.nan_to_num(grid.units(holed)), rtol=1e-6)
+
+
+def test_batches_are_small_parts_of_groups(tmp_path, monkeypatch) -> None:
+    write(tmp_path / "a.parquet", *rows(2000, 6))
+    (part,) = parts.parts_of(tmp_path, [tmp_path / "a.parquet"])
+    found = [(table.num_rows, last) for table, last in parts.read_batches(part, 300)]
+    assert found == [(300, False), (300, False), (100, True)] * 2 + [(300, False), (300, True)]

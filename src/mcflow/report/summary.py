@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["summarise"]
+__all__ = ["summarise", "typical_cell"]
 
 from typing import Any
 
@@ -52,12 +52,21 @@ def _column(old: Frame, new: Frame, position: int, column: Column) -> dict[str, 
     entry["filled"] = int(done.sum())
     if column.coded:
         codes = new.column_codes(place, column, "missing")
-        entry |= {"observed_typical": _typical(codes[~holes], column), "filled_typical": _typical(codes[done], column)}
+        entry |= {
+            "observed_typical": typical_cell(codes[~holes], column),
+            "filled_typical": typical_cell(codes[done], column),
+        }
     return entry
 
 
-def _typical(codes: FloatArray, column: Column) -> Any:
-    """Return the mean of numbers and times, or the commonest level, None of nothing."""
+def typical_cell(codes: FloatArray, column: Column) -> Any:
+    """Return the mean of numbers and times, or the commonest level, None of nothing.
+
+    Examples
+    --------
+    >>> typical_cell(np.array([1.0, 2.0, np.nan]), Column("age", "double", "continuous"))
+    1.5
+    """
     codes = codes[~np.isnan(codes)]
     if not len(codes):
         return None

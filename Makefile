@@ -10,7 +10,7 @@ export MCFLOW_DATA ?=
 BENCH_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format speed bench bench-quick bench-images bench-draws ablation simulation example docs clean
+.PHONY: help setup demo test test-slow browser page-pictures lint format speed bench bench-quick bench-images bench-draws ablation simulation example pictures docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -42,11 +42,20 @@ demo: $(STAMP)-core ## fill the NHANES table that ships with the package
 	@mkdir -p build
 	$(BIN)/mcflow demo --output build/nhanes_filled.parquet
 
-test: lint ## lint, types, import layers, and the tests with coverage
+test: lint browser ## lint, types, import layers, and the tests with coverage
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --cov --cov-report=term
 
-test-slow: $(STAMP)-dev ## the tests that take minutes
+test-slow: $(STAMP)-dev browser ## the tests that take minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
+
+browser: ## install Chromium for the tests of the page where that is possible, or say that they are skipped
+	@command -v chromium chromium-browser google-chrome >/dev/null 2>&1 \
+	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "installing Chromium" \
+	&& { apt-get install -qq -y chromium >/dev/null 2>&1 || { apt-get update -qq && apt-get install -qq -y chromium >/dev/null 2>&1; }; }; } \
+	|| echo "no Chromium here: the browser tests are skipped (as root: apt-get install chromium)"
+
+page-pictures: $(STAMP)-dev browser ## take the pictures of the page, by its tests, into docs/pictures
+	MCFLOW_PICTURES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/serve/test_browser.py
 
 lint: $(STAMP)-dev ## ruff, mypy and the import layers
 	$(BIN)/ruff check .
@@ -88,6 +97,13 @@ simulation: $(STAMP)-core ## measure pooled analyses of simulated studies into b
 
 example: $(STAMP)-dev ## a regression on NHANES with holes, beside complete cases and R's mice, into docs/nhanes.md
 	$(BIN)/python examples/nhanes_regression.py
+
+pictures: $(STAMP)-dev ## draw the pictures of the docs, and run the examples that have one
+	$(BIN)/python docs/make_pictures.py
+	$(BIN)/python examples/fill_a_table.py
+	$(BIN)/python examples/draws_and_pooling.py
+	$(BIN)/python examples/fill_images.py
+	$(BIN)/python examples/evaluate_a_table.py
 
 docs: $(STAMP)-docs ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

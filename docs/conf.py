@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import mcflow
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "mcflow"
 author = "The mcflow developers"
 version = release = mcflow.__version__
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "offline_math"]
+html_math_renderer = "mathml"
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 
@@ -25,3 +31,5 @@ numpydoc_show_class_members = False
 html_theme = "furo"
 html_title = f"mcflow {release}"
 html_show_sphinx = False
+html_static_path = ["static"]
+html_css_files = ["pages.css"]

@@ -1,9 +1,13 @@
 """Fill a table of numbers, whole numbers and categories within bounds and rules, and ask how sure the fills are.
 
-Run it with `python examples/mixed_types.py`; it needs pandas. A few epochs keep it short. Real fits take more.
+    python examples/mixed_types.py
+
+It needs pandas. Few rows and epochs keep it short; leave `max_epochs` out for real work.
 """
 
 from __future__ import annotations
+
+import argparse
 
 import pandas as pd
 
@@ -14,14 +18,21 @@ COLUMNS = ["age", "gender", "education", "general_health", "diabetes", "bmi", "s
 HEALTH = ["Poor", "Fair", "Good", "Very good", "Excellent"]
 
 
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1500, help="first rows of the table")
+    parser.add_argument("--max-epochs", type=int, default=40, help="passes over them")
+    return parser.parse_args()
+
+
 def main() -> None:
-    table = pd.read_parquet(nhanes_path())[COLUMNS]
+    options = parse()
+    table = pd.read_parquet(nhanes_path())[COLUMNS].head(options.rows)
     # Text has no order. An ordered type gives it one.
     table["general_health"] = pd.Categorical(table["general_health"], HEALTH, ordered=True)
 
     imputer = MCFlowImputer(
-        max_epochs=32,
-        learning_rate=1e-3,
+        max_epochs=options.max_epochs,
         random_state=0,
         bounds={"bmi": (10, 100), "sleep_hours": (0, 24)},
         allowed={"sleep_hours": "observed"},

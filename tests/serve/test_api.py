@@ -297,3 +297,16 @@ def test_intervals_wait_until_nobody_waits_for_a_fit(client_of, stub, send, wait
         time.sleep(0.05)
     assert client.post(f"{paths[0]}/start").status_code == 202
     wait_for(client, paths[0], "done")
+
+
+def test_wide_table_is_filled_without_intervals_and_says_so(client_of, stub, send, wait_for, monkeypatch) -> None:
+    stub(0.0)
+    monkeypatch.setattr("mcflow.serve.runner._MOST_COLUMNS", 1)
+    client = client_of()
+    path = send(client, ROWS).headers["location"]
+    wait_for(client, path, "done")
+    deadline = time.monotonic() + 30
+    while (found := client.get(path).json())["intervals"]["state"] != "failed" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert found["table"]["state"] == "ready"
+    assert "mcflow impute --model" in found["intervals"]["message"]

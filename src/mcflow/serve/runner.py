@@ -30,6 +30,12 @@ from mcflow.serve.store import JobStore
 #: Seconds from one search for data that is to be deleted to the next.
 _SWEEP_EVERY = 60.0
 _CANCELLED = "It was cancelled."
+#: Columns up to which intervals are computed: their cost grows with the square of the columns.
+_MOST_COLUMNS = 1_000
+_TOO_WIDE = (
+    f"They are not computed here for more than {_MOST_COLUMNS:,} columns. Take the model along; "
+    "mcflow impute --model model.mcflow --interval 0.9 adds them."
+)
 
 
 class QueueFullError(McflowError, RuntimeError):
@@ -189,7 +195,9 @@ class Runner:
         try:
             shown = await self._step(job, "table", texts_command(job))
             shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
-            if shown and job.id in self.store.jobs:
+            if shown and _is_wide(job):
+                job.intervals = _TOO_WIDE
+            elif shown and job.id in self.store.jobs:
                 self._later.append(job)
                 self._permits.release()
         finally:
@@ -299,6 +307,10 @@ class Runner:
 def _in_words(job: Job, message: str) -> str:
     """Return a message with the client's name of the file instead of ours."""
     return message.replace(job.upload.name, job.filename) if job.filename else message
+
+
+def _is_wide(job: Job) -> bool:
+    return len((job.schema() or {"columns": []})["columns"]) > _MOST_COLUMNS
 
 
 def _remove_scraps(job: Job) -> None:

@@ -59,5 +59,5 @@ class _Heard(MCFlowImputer):
         self._listener = listener
         return self
 
-    def _callbacks(self, *_: Any) -> list[Callback]:
+    def _listeners(self, *_: Any) -> list[Callback]:
         return [self._listener]

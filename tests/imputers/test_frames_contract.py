@@ -345,7 +345,7 @@ def check_fills(kind: str, fills: list[Any], seen: list[Any], *, measured: bool)
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_frame_when_filled_differs_only_in_its_holes(container: str, data: st.DataObject, quick) -> None:
     frame, kinds = data.draw(frames(container))

@@ -28,7 +28,7 @@ from mcflow.imputers.model import FlowModel
 from mcflow.imputers.streamed import RestOfRows
 from mcflow.imputers.uncertainty import UncertaintyMixin
 from mcflow.random import Streams, seed_from
-from mcflow.training import progress_listeners
+from mcflow.training import Callback, progress_listeners
 from mcflow.typing import FloatArray, RandomState
 
 #: Parameters that the default preset has no use for.
@@ -273,7 +273,7 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
             said: dict[str, Any] = {"kinds": [c.kind for c in columns], "bounds": [bound.tolist() for bound in box]}
             said |= {"seed": seed, "settings": settings.to_dict()}
             said |= {} if rest is None else {"more": rest.n_rows}
-            callbacks = listeners(self.verbose, self.checkpoint_dir, values, said)
+            callbacks = self._listeners(values, said)
             with contextlib.ExitStack() as stack:
                 more = {} if rest is None else {"more": stack.enter_context(rest.encoded(values, model.grid))}
                 model.fit(values, streams, choose_device(self.device), callbacks, **more)
@@ -282,6 +282,10 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         self.model_, self.other_models_, self.settings_, self.seed_ = model, others, settings, seed
         self.history_, self.stages_ = model.history, model.stages
         self.n_epochs_ = len(self.history_.epochs)
+
+    def _listeners(self, values: FloatArray, said: dict[str, Any]) -> list[Callback]:
+        """Return who hears of the fit."""
+        return listeners(self.verbose, self.checkpoint_dir, values, said)
 
     def _fit_others(self, first: Any, values: FloatArray, seed: int) -> list[Any]:
         """Fit the models after the first, each on rows drawn with replacement."""

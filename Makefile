@@ -76,6 +76,7 @@ speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and docs/p
 	$(BIN)/python speed/million.py
 	$(BIN)/python speed/draws.py || test -z "$(MCFLOW_DATA)"
 	$(BIN)/python speed/images.py
+	$(BIN)/python speed/evaluate.py || test -z "$(MCFLOW_DATA)"
 
 bench: $(STAMP)-bench ## measure the paper's Table 1 into benchmarks/results and README.md; stop and resume at will
 	$(BIN)/mcflow benchmark tables --output benchmarks/results --readme README.md $(BENCH_FLAGS)

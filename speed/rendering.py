@@ -150,6 +150,28 @@ def draws(result: Result) -> str:
     )
 
 
+def evaluate(result: Result) -> str:
+    header = ("table", "rows", "columns", "hidden cells", "mcflow", *result["others"], "held", "whole command")
+    rows = tuple(
+        (
+            one["table"],
+            f"{one['rows']:,}",
+            f"{one['columns']}",
+            f"{one['hidden_cells']:,}",
+            *(f"{one['relative'][name]:.3f}" for name in ("mcflow", *result["others"])),
+            _percent(one["coverage"]),
+            f"{one['seconds']:.0f} s",
+        )
+        for one in result["tables"]
+    )
+    notes = (
+        "Errors are shares of the mean's; held is the share of the hidden numbers inside mcflow's intervals of 90 %. "
+        f"({_under(result)})"
+    )
+    words = [Paragraph(f"**{one['table']}.** {' '.join(one['verdict'])}") for one in result["tables"]]
+    return to_markdown([Grid(header, rows), Paragraph(notes), *words])
+
+
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.0f} %"
 
@@ -168,4 +190,5 @@ RENDER: dict[str, Callable[[Result], str]] = {
     "matmul": matmul,
     "draws": draws,
     "images": images,
+    "evaluate": evaluate,
 }

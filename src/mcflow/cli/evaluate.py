@@ -52,7 +52,7 @@ class EvaluateOptions:
     repeats: int = 1
     share: float = 0.2
     pattern: str = "auto"
-    max_time: float = 40.0
+    max_time: float = 75.0
     max_rows: int = 10_000
     level: float = 0.9
     seed: int = 0

@@ -22,7 +22,7 @@ from mcflow.random import seed_from
 from mcflow.typing import RandomState
 
 #: What is done unless the caller says otherwise: share of known cells, rows at most, seconds of a fit of mcflow.
-DEFAULT_SHARE, DEFAULT_ROWS, DEFAULT_SECONDS = 0.2, 10_000, 40.0
+DEFAULT_SHARE, DEFAULT_ROWS, DEFAULT_SECONDS = 0.2, 10_000, 75.0
 
 _CONSTRAINTS: dict[str, Interval | Options] = {
     "share": Interval(float, 0, 0.5, low_open=True),
@@ -67,7 +67,7 @@ def evaluate(
         followed, about so many where cells are hidden at random.
     repeats : int, default=1
         How often to hide other cells and fit anew.
-    max_time : float or None, default=40
+    max_time : float or None, default=75
         Seconds that each fit of mcflow may take; None for no limit.
     level : float, default=0.9
         Of the intervals whose coverage is measured.

@@ -83,6 +83,15 @@ def test_file_altered_anywhere_is_refused(path, table) -> None:
             load(path)
 
 
+@pytest.mark.parametrize("word", [b'"program"', b'"kind"', b'"format"', b'"header"', b'"sha256"'])
+def test_file_whose_keys_are_altered_is_refused(path, word) -> None:
+    whole = path.read_bytes()
+    place = whole.index(word) + 2
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x01]) + whole[place + 1 :])
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
 def test_file_of_another_program_is_refused(tmp_path) -> None:
     save_file({"x": np.ones(3)}, tmp_path / "other.mcflow", metadata={"format": "pt"})
     with pytest.raises(ModelFileError, match="not written by mcflow"):

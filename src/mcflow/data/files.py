@@ -129,9 +129,10 @@ def read_tensors(path: Path, kind: str) -> tuple[Header, dict[str, Array]]:
     metadata, tensors = _load(path, kind)
     if metadata.get("program") != "mcflow" or metadata.get("kind") != kind:
         raise ModelFileError(f"{path} was not written by mcflow as a {kind}. Give a file that mcflow has saved.")
-    if int(metadata["format"]) > FORMAT_VERSION:
+    version = metadata.get("format", "")
+    if version.isdecimal() and int(version) > FORMAT_VERSION:
         raise ModelFileError(
-            f"{path} has format {metadata['format']}, and this version of mcflow reads up to {FORMAT_VERSION}. "
+            f"{path} has format {version}, and this version of mcflow reads up to {FORMAT_VERSION}. "
             "Upgrade mcflow to read it."
         )
     claimed = metadata.pop("sha256", "")

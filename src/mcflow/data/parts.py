@@ -147,7 +147,8 @@ def _parts_of_file(root: Path, file: Path, part_rows: int) -> list[TablePart]:
     try:
         metadata = pq.read_metadata(file)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{file} cannot be read as Parquet: {error}. Check the file, or leave it out.") from error
+        why = str(error).rstrip(". \n")
+        raise DataError(f"{file} cannot be read as Parquet: {why}. Check the file, or leave it out.") from error
     cuts: list[tuple[list[int], int]] = [([], 0)]
     for group in range(metadata.num_row_groups):
         groups, n_rows = cuts[-1]

@@ -170,7 +170,8 @@ def _read(name: str, data: bytes, ending: str) -> TableFile:
     except DataError:
         raise
     except (ValueError, OSError, pa.ArrowException) as error:
-        raise DataError(f"{name} cannot be read as {kind}: {error}. Check the file, or give another one.") from error
+        why = str(error).rstrip(". \n")
+        raise DataError(f"{name} cannot be read as {kind}: {why}. Check the file, or give another one.") from error
 
 
 def _separator(ending: str) -> str:

@@ -152,7 +152,8 @@ def _check_before_reading(path: Path, limits: dict[str, Any]) -> None:
     try:
         found = pq.read_metadata(path)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as Parquet: {error}. Check the file, or give another one.") from error
+        why = str(error).rstrip(". \n")
+        raise DataError(f"{path} cannot be read as Parquet: {why}. Check the file, or give another one.") from error
     check_size(found.num_rows, found.num_columns, limits)
     unpacked = sum(found.row_group(group).total_byte_size for group in range(found.num_row_groups))
     if unpacked > limits["max_bytes"]:

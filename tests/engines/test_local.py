@@ -105,6 +105,15 @@ def test_folders_keep_their_layout_and_keys_that_the_model_knows_are_used(small_
     near(first, wanted)
 
 
+def test_files_whose_columns_stand_in_another_order_keep_it(scorer, tmp_path) -> None:
+    table = rows(60, 3)
+    source = write(tmp_path / "a.parquet", table.select(["day", "x", "word", "n"]))
+    impute_dataset(source, tmp_path / "out", scorer)
+    found = pq.read_table(tmp_path / "out" / "a.parquet")
+    assert found.column_names == ["day", "x", "word", "n"]
+    near(found.select(table.column_names), scorer.fill(table))
+
+
 def test_pattern_takes_some_files_and_an_empty_one_gives_an_empty_one(scorer, tmp_path) -> None:
     write(tmp_path / "in" / "a1.parquet", rows(30))
     write(tmp_path / "in" / "a2.parquet", rows(30).slice(0, 0))

@@ -9,7 +9,7 @@ import pytest
 
 from mcflow import MCFlowImputer
 from mcflow.data import parts
-from mcflow.engines import fit_dataset
+from mcflow.engines import Scorer, fit_dataset, impute_dataset
 from mcflow.errors import DataError, ParameterError
 from mcflow.imputers.streamed import RestOfRows
 
@@ -67,6 +67,20 @@ def test_columns_that_folders_say_are_learned_too(tmp_path) -> None:
         write(tmp_path / "in" / f"half={k}" / "x.parquet", values[k::2], missing[k::2])
     imputer = fit_dataset(tmp_path / "in", MCFlowImputer(max_epochs=1, random_state=0), sample_rows=100)
     assert list(imputer.feature_names_in_) == ["c0", "c1", "c2", "c3", "half"]
+
+
+def test_folders_without_a_value_are_holes_of_their_column(tmp_path) -> None:
+    values, missing = rows(300, 7)
+    for k, name in enumerate(("1", "2", parts.NO_KEY)):
+        write(tmp_path / "in" / f"third={name}" / "x.parquet", values[k::3], missing[k::3])
+    imputer = fit_dataset(tmp_path / "in", MCFlowImputer(max_epochs=1, random_state=0), sample_rows=100)
+    (column,) = [column for column in imputer.schema_.columns if column.name == "third"]
+    assert column.dtype == "int64"
+    impute_dataset(tmp_path / "in", tmp_path / "out", Scorer(imputer))
+    for folder in (tmp_path / "out").iterdir():
+        if folder.is_dir():
+            found = pq.read_table(folder / "x.parquet", partitioning=None)
+            assert (found.num_rows, found.column_names) == (100, ["c0", "c1", "c2", "c3"])
 
 
 def test_paper_preset_is_refused_when_rows_are_on_disk(tmp_path) -> None:

@@ -24,8 +24,8 @@ def check(source: Annotated[Path, Parameter(allow_leading_hyphen=True)], /, *, m
     model
         The fitted model.
     """
-    from mcflow.cli.files import load_table_model
     from mcflow.data.tables import as_fitted, read_table
+    from mcflow.imputers.persistence import load_table_model
 
     imputer = load_table_model(model)
     report = imputer.check(as_fitted(read_table(source), imputer.schema_).table)

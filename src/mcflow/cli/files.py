@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["check_output", "load_table_model"]
+__all__ = ["check_output"]
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mcflow.data.files import check_writable
 from mcflow.data.streams import STREAM
-from mcflow.errors import ModelFileError, OutputError
-
-if TYPE_CHECKING:
-    from mcflow.imputers import MCFlowImputer
+from mcflow.errors import OutputError
 
 
 def check_output(output: Path, *inputs: Path | None) -> None:
@@ -31,30 +27,3 @@ def check_output(output: Path, *inputs: Path | None) -> None:
     for source in inputs:
         if source is not None and output.resolve() == source.resolve():
             raise OutputError(f"{output} is given twice, and would be replaced. Give each file its own name.")
-
-
-def load_table_model(path: Path, device: str = "auto") -> MCFlowImputer:
-    """Read a fitted model of tables.
-
-    Parameters
-    ----------
-    path : Path
-        What `mcflow fit` wrote.
-    device : str, default="auto"
-        Where to compute.
-
-    Returns
-    -------
-    MCFlowImputer
-
-    Raises
-    ------
-    ModelFileError
-        When it is no such model.
-    """
-    from mcflow.imputers import MCFlowImputer, load
-
-    imputer = load(path, device=device)
-    if not isinstance(imputer, MCFlowImputer):
-        raise ModelFileError(f"{path} is a model of images. `mcflow impute-images` uses it.")
-    return imputer

@@ -112,12 +112,12 @@ def _loaded(
 ) -> tuple[MCFlowImputer, TableFile]:
     """Return an imputer from a file, and the table to fill, read as the one of the fit."""
     from mcflow.cli.draws import check_columns
-    from mcflow.cli.files import load_table_model
     from mcflow.data.tables import as_fitted, read_table
+    from mcflow.imputers.persistence import load_table_model
 
     chosen.refuse_with_model(draws=unsure.draws is not None)
     wished.refuse_with_model()
-    imputer = load_table_model(model, chosen.device).set_params(unseen=wished.unseen)
+    imputer = load_table_model(model, device=chosen.device).set_params(unseen=wished.unseen)
     table = as_fitted(read_table(source), imputer.schema_)
     check_columns(table.table, unsure)
     return imputer, table

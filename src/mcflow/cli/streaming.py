@@ -18,9 +18,6 @@ from mcflow.errors import ParameterError
 if TYPE_CHECKING:
     from mcflow.imputers import MCFlowImputer
 
-#: Seconds from one line of progress to the next where there is no terminal.
-LINE_EVERY = 10.0
-
 
 def is_folder(output: Path) -> bool:
     """Tell whether an output is meant to be a folder.
@@ -74,7 +71,9 @@ def is_stream(source: Path, output: Path) -> bool:
     -------
     bool
     """
-    return is_many(source) or (source.suffix.lower() in (".parquet", ".pq") and is_folder(output))
+    from mcflow.data.tables import FORMATS
+
+    return is_many(source) or (FORMATS.get(source.suffix.lower()) == "parquet" and is_folder(output))
 
 
 def refuse_report(report: Path | None) -> None:
@@ -110,8 +109,9 @@ def impute_stream(
     flags : tuple
         Of the command.
     """
-    from mcflow.cli.files import check_output, load_table_model
+    from mcflow.cli.files import check_output
     from mcflow.engines import Scorer, impute_dataset
+    from mcflow.imputers.persistence import load_table_model
 
     chosen, wished, unsure = flags
     _refuse(source, output, unsure)
@@ -124,7 +124,7 @@ def impute_stream(
     else:
         chosen.refuse_with_model(draws=unsure.draws is not None)
         wished.refuse_with_model()
-        imputer = load_table_model(model, chosen.device).set_params(unseen=wished.unseen)
+        imputer = load_table_model(model, device=chosen.device).set_params(unseen=wished.unseen)
     with _shown("rows filled", chosen) as listen:
         outcome = impute_dataset(source, output, Scorer(imputer), draws=unsure.draws, seed=chosen.seed, listen=listen)
     if not chosen.quiet:
@@ -180,6 +180,7 @@ def _shown(what: str, options: FitOptions) -> Iterator[Callable[[int, int], None
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from mcflow.cli.draws import LINE_EVERY
     from mcflow.training.progress import can_be_live, write_event
 
     console, start = Console(file=sys.stderr), time.perf_counter()

@@ -26,6 +26,15 @@ class ParquetSource:
     compression: str = "snappy"
     group_rows: int | None = None
 
+    @classmethod
+    def of(cls, metadata: pq.FileMetaData) -> ParquetSource:
+        """Read it off the metadata of a file."""
+        if not metadata.num_row_groups or not metadata.num_columns:
+            return cls()
+        group = metadata.row_group(0)
+        codec = group.column(0).compression.lower()
+        return cls("none" if codec == "uncompressed" else codec, group.num_rows or None)
+
 
 def read_parquet(data: bytes) -> tuple[pa.Table, ParquetSource]:
     """Read a Parquet file.
@@ -46,13 +55,7 @@ def read_parquet(data: bytes) -> tuple[pa.Table, ParquetSource]:
         When it is damaged or not a Parquet file.
     """
     with pq.ParquetFile(pa.BufferReader(data)) as opened:
-        metadata = opened.metadata
-        source = ParquetSource()
-        if metadata.num_row_groups and metadata.num_columns:
-            group = metadata.row_group(0)
-            codec = group.column(0).compression.lower()
-            source = ParquetSource("none" if codec == "uncompressed" else codec, group.num_rows or None)
-        return opened.read(), source
+        return opened.read(), ParquetSource.of(opened.metadata)
 
 
 def write_parquet(filled: pa.Table, table: pa.Table, source: ParquetSource) -> bytes:

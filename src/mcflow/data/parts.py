@@ -10,15 +10,19 @@ __all__ = [
     "TablePart",
     "common_schema",
     "find_files",
+    "is_parquet",
+    "key_types",
     "parts_of",
     "read_batches",
+    "with_keys",
     "write_batches",
     "write_draws",
 ]
 
 import contextlib
 import glob
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -27,6 +31,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mcflow.data.files import replacing
+from mcflow.data.parquet_tables import ParquetSource
+from mcflow.data.tables import FORMATS
 from mcflow.errors import DataError
 
 #: Rows that are read and filled together.
@@ -40,8 +46,6 @@ GROUP_ROWS = 1_048_576
 
 #: What a folder is called whose rows have no value for its key.
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"
-
-_ENDINGS = (".parquet", ".pq")
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class TablePart:
         Rows in it.
     keys : tuple of (str, str)
         Names and values that the folders of the file say, as in ``year=2024``.
+    compression : str
+        The codec of the file.
     """
 
     source: Path
@@ -67,6 +73,27 @@ class TablePart:
     output: str
     n_rows: int
     keys: tuple[tuple[str, str], ...] = ()
+    compression: str = "snappy"
+
+
+def is_parquet(path: Path) -> bool:
+    """Tell by its ending whether a file is Parquet.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_parquet(Path("a.pq")), is_parquet(Path("a.csv"))
+    (True, False)
+    """
+    return FORMATS.get(path.suffix.lower()) == "parquet"
 
 
 def find_files(source: str | Path) -> tuple[Path, list[Path]]:
@@ -94,7 +121,7 @@ def find_files(source: str | Path) -> tuple[Path, list[Path]]:
     if path.is_file():
         return path.parent, [path]
     if path.is_dir():
-        found = [file for file in path.rglob("*") if file.suffix.lower() in _ENDINGS and file.is_file()]
+        found = [file for file in path.rglob("*") if is_parquet(file) and file.is_file()]
         root, files = path, sorted(file for file in found if not _is_hidden(file.relative_to(path)))
     else:
         named = glob.glob(str(source), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
@@ -157,10 +184,10 @@ def _parts_of_file(root: Path, file: Path, part_rows: int) -> list[TablePart]:
             cuts.append(([group], size))
         else:
             cuts[-1] = ([*groups, group], n_rows + size)
-    below = file.relative_to(root)
+    below, codec = file.relative_to(root), ParquetSource.of(metadata).compression
     keys = tuple((unquote(k), unquote(v)) for k, sign, v in (p.partition("=") for p in below.parts[:-1]) if sign)
     return [
-        TablePart(file, tuple(groups), _name(below, number, len(cuts)), n_rows, keys)
+        TablePart(file, tuple(groups), _name(below, number, len(cuts)), n_rows, keys, codec)
         for number, (groups, n_rows) in enumerate(cuts)
     ]
 
@@ -204,6 +231,59 @@ def _difference(first: pa.Schema, other: pa.Schema) -> str:
         if ours.get(name) != theirs.get(name):
             return f"{name!r} is {theirs.get(name, 'not there')} instead of {ours.get(name, 'not there')}"
     return "the order of the columns"
+
+
+def key_types(parts: Iterable[TablePart]) -> dict[str, pa.DataType]:
+    """Return the types of the columns that folders say: whole numbers where all of a column are, texts otherwise.
+
+    Parameters
+    ----------
+    parts : iterable of TablePart
+        All parts of a table.
+
+    Returns
+    -------
+    dict
+        By name.
+
+    Examples
+    --------
+    >>> parts = [TablePart(Path("a"), (), "a", 0, (("year", value),)) for value in ("2024", NO_KEY)]
+    >>> key_types(parts)
+    {'year': DataType(int64)}
+    """
+    values: dict[str, set[str]] = {}
+    for part in parts:
+        for name, value in part.keys:
+            values.setdefault(name, set()).add(value)
+    return {
+        name: pa.int64() if all(re.fullmatch(r"-?\d{1,18}", one) for one in found - {NO_KEY}) else pa.string()
+        for name, found in values.items()
+    }
+
+
+def with_keys(table: pa.Table, part: TablePart, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Add the columns that the folders of a part say.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Rows of the part.
+    part : TablePart
+        Where they are from.
+    types : mapping
+        Columns to add, by name, and their types; those that the table has stay as they are.
+
+    Returns
+    -------
+    pyarrow.Table
+    """
+    for name, value in part.keys:
+        if name in types and name not in table.column_names:
+            said = None if value == NO_KEY else value
+            column = pa.array([said] * table.num_rows, pa.string()).cast(types[name])
+            table = table.append_column(name, column)
+    return table
 
 
 def read_batches(part: TablePart, batch_rows: int = BATCH_ROWS) -> Iterator[tuple[pa.Table, bool]]:
@@ -257,7 +337,7 @@ def write_batches(path: Path, part: TablePart, schema: pa.Schema, batches: Itera
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     n_rows, group = 0, []
-    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression=_codec(part)) as writer:
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression=part.compression) as writer:
         for batch, last in batches:
             group.append(batch)
             n_rows += batch.num_rows
@@ -290,15 +370,7 @@ def write_draws(
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = stack.enter_context(replacing(path))
-            writers.append(stack.enter_context(pq.ParquetWriter(temporary, schema, compression=_codec(part))))
+            writers.append(stack.enter_context(pq.ParquetWriter(temporary, schema, compression=part.compression)))
         for versions in batches:
             for writer, table in zip(writers, versions, strict=True):
                 writer.write_table(table, row_group_size=max(table.num_rows, 1))
-
-
-def _codec(part: TablePart) -> str:
-    metadata = pq.read_metadata(part.source)
-    if not metadata.num_row_groups or not metadata.num_columns:
-        return "snappy"
-    codec: str = metadata.row_group(0).column(0).compression.lower()
-    return "none" if codec == "uncompressed" else codec

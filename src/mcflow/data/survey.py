@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from mcflow.errors import DataError
 from mcflow.random import hash_rows
-from mcflow.typing import Array, BoolArray
+from mcflow.typing import Array
 
 #: Rows of the sample.
 SAMPLE_ROWS = 200_000
@@ -156,11 +156,6 @@ class Survey:
         self._cut()
         others = sorted({shown.place for shown in self._witnesses.values()} - set(self._places.tolist()))
         return np.concatenate([np.sort(self._places), np.array(others, np.int64)])
-
-    def chosen(self, places: Array) -> BoolArray:
-        """Tell which rows, by their places in the whole table, are in `table`."""
-        found: BoolArray = np.isin(places, self.places)
-        return found
 
     def table(self) -> pa.Table:
         """Return the sample in the order of the table, and after it the witnesses that are not in it.

@@ -8,9 +8,9 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,17 @@ import pyarrow as pa
 from mcflow.data.files import replacing
 from mcflow.data.locks import holding
 from mcflow.data.parts import (
-    NO_KEY,
     TablePart,
     common_schema,
     find_files,
+    key_types,
     parts_of,
     read_batches,
+    with_keys,
     write_batches,
     write_draws,
 )
+from mcflow.data.series import type_named
 from mcflow.engines.pipeline import ahead
 from mcflow.engines.scorer import Scorer
 from mcflow.errors import OutputError
@@ -104,9 +106,9 @@ def impute_dataset(
     start, folder = time.perf_counter(), Path(output)
     root, files = find_files(source)
     parts = parts_of(root, files)
-    given = common_schema(files)
+    given, types = common_schema(files), _key_types(parts, scorer)
     with _claimed(folder, _facts(scorer, root, files, draws, seed)):
-        job = _Job(folder, scorer, scorer.schema(_with_keys(given, parts[0], scorer)), draws, seed)
+        job = _Job(folder, scorer, given, types, draws, seed)
         waiting = [part for part in parts if not job.is_done(part)]
         total, rows = sum(part.n_rows for part in parts), 0
         before = total - sum(part.n_rows for part in waiting)
@@ -126,9 +128,26 @@ class _Job:
 
     folder: Path
     scorer: Scorer
-    schema: pa.Schema
+    given: pa.Schema
+    types: Mapping[str, pa.DataType]
     draws: int | None
     seed: int
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """What the model makes of the rows, with the columns of folders."""
+        fields = [*self.given, *(pa.field(name, kind) for name, kind in self.types.items())]
+        whole = pa.schema(fields, metadata=self.given.metadata)
+        return self.scorer.schema(self._in_order(whole.empty_table()).schema)
+
+    def _in_order(self, table: pa.Table) -> pa.Table:
+        """Put columns into the order of the fit, where they are the same ones."""
+        names = [str(column.name) for column in self.scorer.imputer.schema_.columns]
+        return table.select(names) if sorted(names) == sorted(table.column_names) else table
+
+    def _rows(self, part: TablePart) -> Iterator[Batch]:
+        for batch, last in ahead(read_batches(part)):
+            yield self._in_order(with_keys(batch, part, self.types)), last
 
     def outputs(self, part: TablePart) -> list[Path]:
         if self.draws is None:
@@ -140,7 +159,8 @@ class _Job:
 
     def do(self, part: TablePart, listen: Callable[[int], None]) -> None:
         """Fill a part; reading, filling and writing overlap."""
-        kept = pa.schema([field for field in self.schema if field.name not in dict(part.keys)], self.schema.metadata)
+        made = self.schema
+        kept = pa.schema([made.field(name) for name in self.given.names if name in made.names], made.metadata)
         paths = self.outputs(part)
         if self.draws is None:
             write_batches(paths[0], part, kept, _heard(ahead(self._filled(part, kept.names)), listen))
@@ -148,13 +168,11 @@ class _Job:
             write_draws(paths, part, kept, _heard(ahead(self._drawn(part, kept.names)), listen))
 
     def _filled(self, part: TablePart, names: list[str]) -> Iterator[Batch]:
-        for batch, last in ahead(read_batches(part)):
-            table = _with_key_columns(batch, part, self.scorer)
+        for table, last in self._rows(part):
             yield self.scorer.fill(table, self.schema).select(names), last
 
     def _drawn(self, part: TablePart, names: list[str]) -> Iterator[list[pa.Table]]:
-        for batch, _ in ahead(read_batches(part)):
-            table = _with_key_columns(batch, part, self.scorer)
+        for table, _ in self._rows(part):
             drawn = self.scorer.draw(table, self.draws or 1, self.seed, schema=self.schema)
             yield [one.select(names) for one in drawn]
 
@@ -167,24 +185,10 @@ def _heard(batches: Iterable[Any], listen: Callable[[int], None]) -> Iterator[An
         listen(done)
 
 
-def _asked(scorer: Scorer) -> dict[str, str]:
-    return {str(column.name): column.dtype for column in scorer.imputer.schema_.columns}
-
-
-def _with_keys(given: pa.Schema, part: TablePart, scorer: Scorer) -> pa.Schema:
-    empty = _with_key_columns(given.empty_table(), part, scorer)
-    return empty.schema
-
-
-def _with_key_columns(table: pa.Table, part: TablePart, scorer: Scorer) -> pa.Table:
-    """Add the columns that folders say and the model knows."""
-    for name, value in part.keys:
-        kind = _asked(scorer).get(name)
-        if kind is not None and name not in table.column_names:
-            column = pa.array([None if value == NO_KEY else value] * table.num_rows, pa.string())
-            table = table.append_column(name, column.cast(pa.type_for_alias(kind)))
-    names = list(_asked(scorer))
-    return table.select(names) if set(names) == set(table.column_names) and names != table.column_names else table
+def _key_types(parts: list[TablePart], scorer: Scorer) -> dict[str, pa.DataType]:
+    """Return the columns of folders that the model knows, with their types at the fit."""
+    known = {str(column.name): column.dtype for column in scorer.imputer.schema_.columns}
+    return {name: type_named(known[name]) or pa.string() for name in key_types(parts) if name in known}
 
 
 def _facts(scorer: Scorer, root: Path, files: list[Path], draws: int | None, seed: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from mcflow.data.parts import NO_KEY, TablePart, common_schema, find_files, parts_of, read_batches
+from mcflow.data.parts import TablePart, common_schema, find_files, key_types, parts_of, read_batches, with_keys
 from mcflow.data.survey import SAMPLE_ROWS, Survey
 from mcflow.engines.pipeline import ahead
 from mcflow.imputers import MCFlowImputer
@@ -62,9 +62,11 @@ def fit_dataset(
     if sample.num_rows == total:
         return imputer.fit(sample)
 
+    taken = survey.places
+
     def rest() -> Iterator[pa.Table]:
         for first, table in _placed(parts):
-            chosen = survey.chosen(np.arange(first, first + table.num_rows))
+            chosen = np.isin(np.arange(first, first + table.num_rows), taken)
             yield table.filter(pa.array(~chosen))
 
     return imputer.fit_stream(sample, rest, total - sample.num_rows, folder=folder)
@@ -72,22 +74,8 @@ def fit_dataset(
 
 def _placed(parts: list[TablePart]) -> Iterator[tuple[int, pa.Table]]:
     """Yield batches of rows with the place of their first row in the whole table, and the columns of folders."""
-    first = 0
+    first, types = 0, key_types(parts)
     for part in parts:
         for batch, _ in ahead(read_batches(part)):
-            table = batch
-            for name, value in part.keys:
-                if name not in batch.column_names:
-                    table = table.append_column(name, _key_column(value, batch.num_rows))
-            yield first, table
+            yield first, with_keys(batch, part, types)
             first += batch.num_rows
-
-
-def _key_column(value: str, n_rows: int) -> pa.Array:
-    """Return what a folder says, as whole numbers where it is one."""
-    if value == NO_KEY:
-        return pa.nulls(n_rows, pa.string())
-    try:
-        return pa.array([int(value)] * n_rows, pa.int64())
-    except ValueError:
-        return pa.array([value] * n_rows, pa.string())

@@ -13,8 +13,9 @@ from typing import Any, Self
 import pyarrow as pa
 
 from mcflow.data.parquet_tables import conformed
-from mcflow.errors import DataError, ModelFileError
-from mcflow.imputers import MCFlowImputer, load
+from mcflow.errors import DataError
+from mcflow.imputers import MCFlowImputer
+from mcflow.imputers.persistence import load_table_model
 from mcflow.random import seed_from
 from mcflow.typing import RandomState
 
@@ -66,10 +67,7 @@ class Scorer:
         ModelFileError
             When it is no model of tables.
         """
-        imputer = load(path, device=device)
-        if not isinstance(imputer, MCFlowImputer):
-            raise ModelFileError(f"{path} is a model of images, and tables are to be filled. Give a model of tables.")
-        return cls(imputer)
+        return cls(load_table_model(path, device=device))
 
     def schema(self, given: pa.Schema) -> pa.Schema:
         """Return names and types of what `fill` makes of tables of a schema.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["load", "save"]
+__all__ = ["load", "load_table_model", "save"]
 
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,31 @@ def load(path: str | Path, *, device: str = "auto") -> Any:
         return _build_image(header, arrays, device) if of_images else _build(header, arrays, device)
     except (KeyError, TypeError) as error:
         raise ModelFileError(f"{path} lacks a part of a model ({error}). Save it again.") from error
+
+
+def load_table_model(path: str | Path, *, device: str = "auto") -> MCFlowImputer:
+    """Read a fitted imputer of tables from a file.
+
+    Parameters
+    ----------
+    path : path-like
+        What `MCFlowImputer.save` wrote.
+    device : str, default="auto"
+        Where to compute.
+
+    Returns
+    -------
+    MCFlowImputer
+
+    Raises
+    ------
+    ModelFileError
+        When it is no such model.
+    """
+    imputer = load(path, device=device)
+    if not isinstance(imputer, MCFlowImputer):
+        raise ModelFileError(f"{path} is a model of images. `mcflow impute-images` uses it.")
+    return imputer
 
 
 def _shared_header(imputer: MCFlowImputer | MCFlowImageImputer) -> Header:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +59,22 @@ def fitted(table: np.ndarray, preset: str) -> MCFlowImputer:
 def fitted_paper(table: np.ndarray) -> MCFlowImputer:
     """An imputer of `table` by the paper's method, for what only that one has; tests must not change it."""
     return MCFlowImputer(preset="paper", max_epochs=9, random_state=0).fit(table)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium; of a module, as its event loop would be in the way of other tests."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next((found for name in names if (found := shutil.which(name))), None)
+    if chromium is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -24,12 +24,12 @@ def swift(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Let a normal distribution take the part of mcflow; return what mcflow would have been given."""
     given: list[dict[str, Any]] = []
 
-    def stand_in(preset: str, parameters: dict[str, Any]) -> Any:
+    def stand_in(kind: Any, preset: str, parameters: dict[str, Any]) -> Any:
         given.append(parameters)
         known = {name: value for name, value in parameters.items() if name not in ("max_time", "verbose")}
         return make("em", **known)
 
-    monkeypatch.setattr("mcflow.evaluation.contenders._mcflow", stand_in)
+    monkeypatch.setattr("mcflow.benchmarks.methods._mcflow", stand_in)
     return given
 
 

@@ -13,8 +13,8 @@ from mcflow.baselines import make
 def swift(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a normal distribution take the part of mcflow."""
 
-    def stand_in(preset: str, parameters: dict[str, Any]) -> Any:
+    def stand_in(kind: Any, preset: str, parameters: dict[str, Any]) -> Any:
         known = {name: value for name, value in parameters.items() if name not in ("max_time", "verbose")}
         return make("em", **known)
 
-    monkeypatch.setattr("mcflow.evaluation.contenders._mcflow", stand_in)
+    monkeypatch.setattr("mcflow.benchmarks.methods._mcflow", stand_in)

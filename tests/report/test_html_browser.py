@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,26 +15,10 @@ from mcflow.baselines import make
 from mcflow.data.datasets import nhanes_path
 from mcflow.report import write_report
 
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
-)
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine: apt-get install chromium")
-
 #: Pictures of the docs are made when this is set.
 PICTURES = os.environ.get("MCFLOW_PICTURES")
 DESK, PHONE = {"width": 1180, "height": 860}, {"width": 390, "height": 844}
 COLUMNS = ["age", "gender", "education", "income_poverty_ratio", "bmi", "waist_cm", "sbp1", "dbp1", "hdl", "blood_lead"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

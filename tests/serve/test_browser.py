@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -22,11 +21,6 @@ from mcflow.serve.jobs import Job
 from mcflow.serve.store import JobStore
 from mcflow.serve.view import write_texts
 
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
-)
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine: apt-get install chromium")
-
 #: Where pictures go; nowhere unless asked.
 PICTURES = os.environ.get("MCFLOW_PICTURES")
 #: Few, unless there is a picture to be made of them.
@@ -34,17 +28,6 @@ EPOCHS = "100" if PICTURES else "8"
 DESK, PHONE = {"width": 1180, "height": 860}, {"width": 390, "height": 844}
 #: A busy machine takes its time.
 PATIENCE = 300_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +208,7 @@ def _deletes(page: Any) -> None:
     [
         ("rows.xlsx", "PK", "of another kind"),
         ("empty.csv", "", "is empty"),
-        ("ragged.csv", "a,b\n1,2\n3\n4,5,6\n", "ragged.csv"),
+        ("ragged.csv", "a,b\n1,2\n3\n4,5,6\n", "line 3 has 1 cell"),
         ("damaged.csv.gz", "no archive", "cannot be unpacked"),
     ],
 )

@@ -137,18 +137,42 @@ class MethodSpec:
         >>> MethodSpec.parse("python:sklearn.impute:KNNImputer(n_neighbors=3)").build(0, 4)
         KNNImputer(n_neighbors=3)
         """
+        return self.build_with(seed, {"kinds": dict.fromkeys(range(n_columns), "continuous")})
+
+    def build_with(self, seed: int, table: Mapping[str, Any], ours: Mapping[str, Any] | None = None) -> Any:
+        """Return the imputer of tables, not fitted yet.
+
+        Parameters
+        ----------
+        seed : int
+            Its random_state.
+        table : mapping
+            Arguments that every imputer of the package takes, such as kinds; a method of the user's own has none.
+        ours : mapping, optional
+            Further arguments that only mcflow takes. Parameters of the method itself come before both.
+
+        Returns
+        -------
+        object
+            With `fit` and `transform`.
+
+        Raises
+        ------
+        ParameterError
+            When there is no such method, preset or parameter.
+        """
         family, _, rest = self.name.partition(":")
         own = dict(self.parameters)
         if family == "python":
             return _own_method(rest, seed, own)
-        kinds = dict.fromkeys(range(n_columns), "continuous")
+        given = {"random_state": seed, **table}
         if family == "mcflow":
             from mcflow import MCFlowImputer
 
-            return _mcflow(MCFlowImputer, rest, {"random_state": seed, "kinds": kinds} | own)
+            return _mcflow(MCFlowImputer, rest, given | dict(ours or {}) | own)
         from mcflow.baselines import make
 
-        return make(self.name, **({"random_state": seed, "kinds": kinds} | own))  # type: ignore[arg-type]
+        return make(self.name, **given | own)
 
     def build_for_images(self, seed: int) -> Any:
         """Return the imputer of images, not fitted yet.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["Answer", "Contender", "Question", "contenders", "default_methods"]
 
-import inspect
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 from mcflow.benchmarks.methods import MethodSpec
 from mcflow.data.frames import read_frame
 from mcflow.data.schema import TableSchema
-from mcflow.errors import ParameterError, did_you_mean
+from mcflow.errors import ParameterError
 from mcflow.typing import Array, BoolArray, FloatArray
 
 #: The method that all others are measured by, and the one that is looked at.
@@ -137,15 +136,8 @@ class Contender:
         ParameterError
             When there is no such method, preset or parameter.
         """
-        own = dict(self.spec.parameters)
-        given = {"random_state": seed, "keep_empty_features": True, **table}
-        if self.spec.name.startswith("python:"):
-            return self.spec.build(seed, 0)
-        if not self.ours:
-            from mcflow.baselines import make
-
-            return make(self.spec.name, **given | own)
-        return _mcflow(self.spec.name.partition(":")[2], given | {"max_time": max_time, "verbose": verbose} | own)
+        given = {"keep_empty_features": True, **table}
+        return self.spec.build_with(seed, given, {"max_time": max_time, "verbose": verbose})
 
     def answer(self, imputer: Any, question: Question, seed: int) -> Answer:
         """Fit on the table with hidden cells, and fill them.
@@ -171,20 +163,6 @@ class Contender:
             seconds = time.perf_counter() - start
             low, high = _ends(imputer, question, seed)
         return Answer(filled, low, high, seconds, _how_far(imputer) if self.ours else "")
-
-
-def _mcflow(preset: str, parameters: dict[str, Any]) -> Any:
-    from mcflow.config import check_parameter
-    from mcflow.imputers import MCFlowImputer
-
-    known = inspect.signature(MCFlowImputer).parameters
-    for name in parameters:
-        if name not in known:
-            raise ParameterError(f"mcflow has no parameter {name!r}.{did_you_mean(name, known)}")
-    if preset:
-        check_parameter("preset", preset)
-        parameters = {"preset": preset} | parameters
-    return MCFlowImputer(**parameters)
 
 
 def _how_far(imputer: Any) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 from mcflow.data.files import replacing
 from mcflow.errors import MissingExtraError
 from mcflow.report.facts import report_facts
-from mcflow.report.facts_tables import Limits
 from mcflow.report.plots import PALETTE
 from mcflow.report.plots_columns import draw_column
 from mcflow.report.plots_lines import MARKS, draw_coverage, draw_errors, draw_line, draw_shares
@@ -94,7 +93,7 @@ def report_html(
     (True, True)
     """
     check_report()
-    facts = report_facts(imputer, before, after, draws=draws, evaluation=evaluation, command=command, limits=Limits())
+    facts = report_facts(imputer, before, after, draws=draws, evaluation=evaluation, command=command)
     return _render(facts)
 
 

@@ -391,7 +391,7 @@ def test_calibration_when_it_cannot_be_done_then_it_says_why() -> None:
     holes = Teller()
     holes.interval = lambda X, level: (X, X)  # type: ignore[method-assign]
     with pytest.raises(DataError, match="without an interval"):
-        plot_calibration(holes, frame)
+        plot_calibration(holes, frame, random_state=0)  # a chance of one in a hundred hides none of twenty cells
 
 
 # all of them

@@ -15,6 +15,7 @@ from mcflow.latent.masked import Answer, MaskedMapper, cross_entropy
 from mcflow.random import Streams
 from mcflow.training.callbacks import Callback
 from mcflow.training.held_out import HeldOutTrainer
+from mcflow.training.patterns import patterns_of
 
 #: Rows in which cells are held out, at most.
 HELD_ROWS = 8192
@@ -27,6 +28,15 @@ KNOWN_CELLS = 1 << 26
 
 #: Weight of the squared error beside the cross-entropy, and the units at which a cell's part in it ends.
 DIRECT_WEIGHT, FAR = 0.5, 10.0
+
+#: Share of the rows that take the holes of another row where holes go together: in training, and of those held out.
+TAKEN, HELD_TAKEN = 0.5, 0.75
+
+#: Patterns may hold out this many times the share that was asked for, at most; fewer rows are chosen otherwise.
+MOST_HELD = 2.0
+
+#: In such rows single cells are hidden besides, with this share of their usual chance.
+BESIDES = 0.25
 
 
 class HeldCells:
@@ -44,6 +54,8 @@ class HeldCells:
         Draws rows and cells.
     among : int, optional
         The rows are chosen from this many first ones; from all when not given.
+    patterns : Tensor of shape (n_patterns, n_columns), optional
+        Holes of rows; most of the chosen rows take one of them.
 
     Attributes
     ----------
@@ -54,12 +66,25 @@ class HeldCells:
     """
 
     def __init__(
-        self, seen: Tensor, share: float, n_members: int, generator: torch.Generator, among: int | None = None
+        self,
+        seen: Tensor,
+        share: float,
+        n_members: int,
+        generator: torch.Generator,
+        *,
+        among: int | None = None,
+        patterns: Tensor | None = None,
     ) -> None:
         among = len(seen) if among is None else among
         self.rows = torch.randperm(among, generator=generator)[:HELD_ROWS].to(seen.device)
         drawn = torch.rand((n_members, len(self.rows), seen.shape[1]), generator=generator) < share
-        self.cells = drawn.to(seen.device) & seen[self.rows]
+        drawn = drawn.to(seen.device)
+        if patterns is not None and share:
+            drawn = torch.where(*_taken(patterns, drawn.shape[:2], HELD_TAKEN, generator), drawn)
+            held = (drawn & seen[self.rows]).sum() / n_members / seen[:among].sum().clamp(min=1)
+            drawn = drawn[:, : max(1, int(len(self.rows) * min(1.0, MOST_HELD * share / max(float(held), 1e-9))))]
+            self.rows = self.rows[: drawn.shape[1]]
+        self.cells = drawn & seen[self.rows]
         self._place = torch.full((among + 1,), -1, device=seen.device)  # one more, for all rows after them
         self._place[self.rows] = torch.arange(len(self.rows), device=seen.device)
 
@@ -115,7 +140,9 @@ class HiddenTrainer(HeldOutTrainer):
     ) -> None:
         super().__init__(settings, mapper, len(units), streams, callbacks=callbacks, seconds=seconds)
         self.mapper, self.units, self.seen = mapper, units, seen
-        self.held = HeldCells(seen, settings.train.held_share, mapper.n_members, streams.order, held_among)
+        self._patterns = patterns_of(seen)
+        share, n_members = settings.train.held_share, mapper.n_members
+        self.held = HeldCells(seen, share, n_members, streams.order, among=held_among, patterns=self._patterns)
         self._known = _targets(mapper, units) if units.numel() <= KNOWN_CELLS else None
 
     def _shuffled(self) -> Tensor:
@@ -145,9 +172,15 @@ class HiddenTrainer(HeldOutTrainer):
         return self._known[0][batch], self._known[1][batch]
 
     def _hidden(self, seen: Tensor) -> Tensor:
-        """Choose cells to hide among the seen ones."""
+        """Choose cells to hide among the seen ones: single ones, or those that another row has not."""
         chances = torch.rand(seen.shape, generator=self.streams.order).to(seen.device)
-        return (chances < self.settings.train.hide_share) & seen
+        share = self.settings.train.hide_share
+        hidden = (chances < share) & seen
+        if self._patterns is None or not share:
+            return hidden
+        takes, pattern = _taken(self._patterns, seen.shape[:-1], TAKEN, self.streams.order)
+        other = (pattern | (chances < BESIDES * share)) & seen
+        return torch.where(takes & other.any(-1, keepdim=True), other, hidden)
 
     def _held_error(self) -> float | None:
         histogram, direct, truth = self.held_answers()
@@ -183,6 +216,13 @@ class HiddenTrainer(HeldOutTrainer):
                 units = self.units[rows].expand(self.mapper.n_members, -1, -1)
                 yield self.mapper(units, (self.seen[rows] & ~held).to(units.dtype)), units, held
         self.mapper.train()
+
+
+def _taken(patterns: Tensor, shape: torch.Size, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw for each row whether it takes a pattern, and which."""
+    chosen = torch.randint(len(patterns), shape, generator=generator).to(patterns.device)
+    takes = torch.rand((*shape, 1), generator=generator).to(patterns.device) < share
+    return takes, patterns[chosen]
 
 
 def _targets(mapper: MaskedMapper, units: Tensor) -> tuple[Tensor, Tensor]:

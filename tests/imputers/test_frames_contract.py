@@ -345,7 +345,7 @@ def check_fills(kind: str, fills: list[Any], seen: list[Any], *, measured: bool)
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_frame_when_filled_differs_only_in_its_holes(container: str, data: st.DataObject, quick) -> None:
     frame, kinds = data.draw(frames(container))
@@ -367,7 +367,7 @@ def test_frame_when_filled_differs_only_in_its_holes(container: str, data: st.Da
 
 @pytest.mark.parametrize("wanted", ["pandas", "polars"])
 @pytest.mark.parametrize("container", CONTAINERS)
-@settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=3, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_frame_when_set_output_is_set_comes_back_as_that_kind(
     container: str, wanted: str, data: st.DataObject, quick

@@ -29,7 +29,7 @@ table = np.load(sys.argv[1])
 preset = sys.argv[4]
 if preset == "default":
     Checkpointer.__init__.__defaults__ = (0.0,)
-more = {"max_epochs": 200, "tolerance": 0} if preset == "paper" else {"max_epochs": 15}
+more = {"max_epochs": 60, "tolerance": 0} if preset == "paper" else {"max_epochs": 10}
 imputer = MCFlowImputer(preset=preset, random_state=5, checkpoint_dir=sys.argv[2], **more).fit(table)
 imputer.save(sys.argv[3])
 """
@@ -67,9 +67,14 @@ class StoppedError(Exception):
     pass
 
 
+@pytest.fixture(scope="module")
+def whole(table, quick) -> MCFlowImputer:
+    """A fit that was not stopped."""
+    return quick(max_epochs=7).fit(table)
+
+
 @pytest.mark.parametrize("n_epochs", [1, 3, 4, 6])
-def test_stopped_fit_goes_on_to_the_same_bits(table, tmp_path, monkeypatch, n_epochs, quick, trainer) -> None:
-    whole = quick(max_epochs=7).fit(table)
+def test_stopped_fit_goes_on_to_the_same_bits(table, whole, tmp_path, monkeypatch, n_epochs, quick, trainer) -> None:
     resumable = quick(max_epochs=7, checkpoint_dir=tmp_path)
     with monkeypatch.context() as patch:
         stop_after(trainer, n_epochs, patch)

@@ -40,6 +40,9 @@ from mcflow.imputers.draws import DrawsMixin
 from mcflow.random import Streams
 from mcflow.typing import FloatArray
 
+#: Share of the observed places that is hidden from the imputer, where it is to recall them.
+RECALL_SHARE = 0.2
+
 
 @dataclass(frozen=True)
 class MisganNetworks:
@@ -188,12 +191,21 @@ class MisganGame:
         Draws all noise.
     penalised : float, default=1
         Share of a batch that the gradient penalty is taken from.
+    recall : float, default=0
+        Weight of the squared error of hidden observed places in the imputer's loss.
     """
 
     def __init__(
-        self, networks: MisganNetworks, rules: MisganRules, generator: torch.Generator, penalised: float = 1.0
+        self,
+        networks: MisganNetworks,
+        rules: MisganRules,
+        generator: torch.Generator,
+        *,
+        penalised: float = 1.0,
+        recall: float = 0.0,
     ) -> None:
-        self.networks, self.rules, self.random, self._penalised = networks, rules, generator, penalised
+        self.networks, self.rules, self.random = networks, rules, generator
+        self._penalised, self._recall = penalised, recall
         self.optimisers = [
             torch.optim.Adam(players.parameters(), lr=rules.learning_rate, betas=(0.5, 0.9))
             for players in (networks.critics, networks.generators)
@@ -232,10 +244,20 @@ class MisganGame:
         masks_game = -n.mask_critic(holes).mean()
         rows_game = -n.data_critic(self._masked(made, weighted(holes, self.rules.alpha))).mean()
         loss: Tensor = masks_game + rows_game
+        if self._recall:
+            loss = loss + self._recall * self._recalled(rows, mask)
         if imputes:
             real, fake = n.imputer_critic(weighted(made, self.rules.beta)).mean(), n.imputer_critic(completed).mean()
             loss = loss + real - fake
         return loss
+
+    def _recalled(self, rows: Tensor, mask: Tensor) -> Tensor:
+        """Return the squared error of observed places that are hidden from the imputer, a pixel with its channels."""
+        places = (len(mask), 1, *mask.shape[2:]) if mask.ndim > 2 else mask.shape
+        shown = mask * (torch.rand(places, generator=self.random) >= RECALL_SHARE)
+        proposed = proposal(self.networks.imputer, rows, shown, torch.rand(rows.shape, generator=self.random))
+        hidden = mask - shown
+        return ((proposed - rows).square() * hidden).sum() / hidden.sum().clamp(min=1)
 
     def move(self, player: int, loss: Tensor) -> float:
         """Take a step of the critics (0) or of the generators (1)."""

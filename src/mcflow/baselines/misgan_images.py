@@ -122,7 +122,7 @@ class MisGANImageImputer(ImageGameImputer):
     held_out : float, default=0.05
         Share of the images, 2,000 at most, that is kept from training to choose the imputer by; a fifth of their
         observed pixels is hidden for it.
-    max_epochs : int, default=12
+    max_epochs : int, default=4
         Passes over the images, at most; the critics' are not counted.
     max_time : float, optional
         Seconds after which training ends.
@@ -213,7 +213,7 @@ class MisGANImageImputer(ImageGameImputer):
         width: int = 32,
         warm_up: float = 0.4,
         held_out: float = 0.05,
-        max_epochs: int = 12,
+        max_epochs: int = 4,
         max_time: float | None = None,
         batch_size: int = 64,
         learning_rate: float = 5e-4,

@@ -70,7 +70,12 @@ OTHERS = {
     "cd": "changes the folder",
     "mkdir": "makes a folder",
     "sphinx-build": "builds the pages, which `make docs` does",
+    "venv-pack": "packs an environment for Spark, and is no part of it",
 }
+#: Programs that start mcflow elsewhere; what they are to start is checked, and they are not run.
+LAUNCHERS = ("kubectl", "ray", "spark-submit", "torchrun")
+#: Flags of `mcflow` with which a command is checked and not run, and why.
+ELSEWHERE = {"--engine": "starts a cluster, and has tests of its own"}
 #: Words that stand for something else in a synopsis.
 PLACEHOLDERS = {"COMMAND", "[OPTIONS]", "NAME", "FOLDER", "VARIANT"}
 #: Packages that blocks compare mcflow with, and that the tests do not need.
@@ -221,6 +226,8 @@ def test_command_has_a_known_program_and_flags_that_exist(block, command) -> Non
             check_make(arguments)
         elif name in ("pip", "python -m pip"):
             check_pip(arguments)
+        elif name in LAUNCHERS:
+            check_launcher(arguments)
         else:
             assert name in OTHERS or shutil.which(name), f"{block}: nobody knows {name!r}"
 
@@ -230,6 +237,16 @@ def check_mcflow(arguments: list[str]) -> None:
     if PLACEHOLDERS.isdisjoint(arguments):
         assert command in SHORT or command in LONG or command.startswith("-"), f"nobody knows mcflow {command}"
         app.parse_args(arguments, exit_on_error=False, print_error=True)
+
+
+def check_launcher(arguments: list[str]) -> None:
+    """See that the files of the project that a launcher is given exist, and the flags of mcflow after its name."""
+    words = [part for word in arguments for part in (shlex.split(word) if word.startswith("mcflow ") else [word])]
+    for place, word in enumerate(words):
+        if word.startswith("deploy/"):
+            assert (ROOT / word).is_file(), f"there is no {word}"
+        if word in ("mcflow", "deploy/submit.py"):
+            check_mcflow(words[place + 1 :])
 
 
 def check_script(arguments: list[str]) -> None:
@@ -261,6 +278,7 @@ def runs(command: str) -> bool:
         bool(ours)
         and all(arguments and arguments[0] in SHORT and PLACEHOLDERS.isdisjoint(arguments) for arguments in ours)
         and all(name in ("mcflow", "cat", "zcat") for name, _ in calls)
+        and all(set(ELSEWHERE).isdisjoint(arguments) for arguments in ours)
     )
 
 

@@ -13,9 +13,13 @@ import case
 import growth
 import images
 import matmul
+import parallel
 import pictures
+import ray_fill
 import rendering
 from mcflow import MCFlowImputer
+from mcflow.data.parts import parts_of
+from mcflow.engines.ray import PartDone
 from synthetic import correlated, letter_like
 
 UNDER = {"machine": "m", "threads": 2, "load": [0.5, 0.4, 0.3], "torch": "2"}
@@ -180,3 +184,47 @@ def test_images_block_shows_every_size_and_the_first_fill() -> None:
 def test_waves_of_any_shape_are_images() -> None:
     assert images.smooth(3, (6, 5)).shape == (3, 6, 5)
     assert images.smooth(3, (6, 5, 3)).std() > 10
+
+
+def test_rows_a_second_of_workers_count_from_when_all_are_at_work(tmp_path) -> None:
+    part = parts_of(tmp_path, [ray_fill.make(tmp_path, 100, 1)])[0]
+    times = [("a", 0.0, 4.0), ("a", 4.0, 6.0), ("b", 3.0, 5.0), ("b", 5.0, 7.0)]
+    done = [PartDone(part, worker, began, ended) for worker, began, ended in times]
+    assert ray_fill.rows_per_second(done) == pytest.approx((25 + 100 + 100 + 100) / 4)
+
+
+def test_ray_block_shows_every_number_of_workers_and_the_ratio() -> None:
+    cases = [{"workers": n, "parts": 8, "start_s": 5.0, "seconds": 40.0 / n, "rows_per_s": 5_000 * n} for n in (1, 2)]
+    found = {"rows": 200_000, "columns": 16, "cluster_start_s": 9.0, "cases": cases, "workers": 2, "speedup": 2.0}
+    text = rendering.ray(found | UNDER)
+    assert "| 2 | 10,000 | 20 s | 5 s |" in text
+    assert "**2.00 times**" in text
+
+
+def a_fit(seconds: float, losses: list[float]) -> dict:
+    return {"fit_s": seconds, "epochs_s": seconds - 1, "exchange_s": 2.0, "losses": losses, "parameters": 1234}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(14.0, "are reached with batches of 256 rows"), (16.0, "are **not** reached")]
+)
+def test_parallel_block_says_how_two_processes_compare_with_one(seconds, words) -> None:
+    found = parallel.compared(a_fit(21.0, [3.0, 2.0]), a_fit(seconds, [3.0, 2.5]), 1_000, 42)
+    assert found["one_rows_per_s"] == 2_000
+    assert found["speedup"] == pytest.approx(21 / seconds, abs=1e-3)
+    assert found["speedup_of_epochs"] == pytest.approx(20 / (seconds - 1), abs=1e-3)
+    said = {"rows": 1_000, "columns": 16, "epochs": 42, "workers": 2, "asked_speedup": 1.4}
+    text = rendering.parallel(said | {"cases": [found | {"batch_size": 256}]} | UNDER)
+    assert f"**{21 / seconds:.2f}** | {200 / seconds:.0f} %" in text
+    assert words in text
+    assert "by at most 0.5" in text
+
+
+def test_exchanges_of_gradients_are_timed(monkeypatch) -> None:
+    def average(self: object, *numbers: float) -> list[float]:
+        return list(numbers)
+
+    monkeypatch.setattr(parallel.GradientMean, "average", average)
+    seconds = parallel.timed_exchange()
+    assert parallel.GradientMean.average(None, 1.0, 2.0) == [1.0, 2.0]
+    assert len(seconds) == 1

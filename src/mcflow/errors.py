@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CheckpointError",
     "DataError",
+    "EngineError",
     "McflowError",
     "McflowWarning",
     "MissingExtraError",
@@ -41,6 +42,10 @@ class CheckpointError(McflowError, ValueError):
 
 class TrainingError(McflowError, RuntimeError):
     """A fit that cannot go on."""
+
+
+class EngineError(McflowError, RuntimeError):
+    """A cluster that does not answer, or that fails."""
 
 
 class OutputError(McflowError, OSError):

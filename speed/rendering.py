@@ -172,6 +172,103 @@ def evaluate(result: Result) -> str:
     return to_markdown([Grid(header, rows), Paragraph(notes), *words])
 
 
+def sizing(result: Result) -> str:
+    machines = list(result["tasks"][0]["hours"])
+    header = ("task", "rows a second and core", *(f"{n} machine{'s' if n != '1' else ''}" for n in machines))
+    rows = tuple(
+        (
+            one["task"],
+            f"{one['rows_per_s_core']:,}",
+            *(f"{one['hours'][n]:,.2g} h" if n in one["hours"] else "–" for n in machines),
+            f"{one['core_hours']:,.0f}",
+            f"{one['cost']:,.2f} USD",  # a dollar sign would begin a formula
+        )
+        for one in result["tasks"]
+    )
+    shares = {one["task"]: one["kept_share"] for one in result["tasks"] if one["kept_share"] is not None}
+    listed = ", ".join(f"{name} {_percent(share)}" for name, share in shares.items())
+    kept = (
+        f"Two workers keep this share of the speed of single ones, and more are taken to keep it too: {listed}."
+        if shares
+        else "Cores and machines are taken not to slow each other down."
+    )
+    where = "from file to file on a table" if result["from_files"] else "in memory on a table"
+    words = (
+        f"{result['rows']:,} rows × {result['columns']} columns, on machines with {result['cores_a_machine']} cores at "
+        f"an assumed {result['price_a_core_hour']:.2f} USD for a core and hour. Filling was measured {where} of "
+        f"{result['measured_rows']:,} rows ({_under(result)}); all else is arithmetic. {kept} The table is "
+        f"{result['table_gb']:,} GB before compression, and each machine that fills reads and writes "
+        f"{result['mb_per_s_machine']:,} MB a second. A fit keeps {result['fit_disk_gb']:,} GB on disk."
+    )
+    return to_markdown([Grid((*header, "core hours", "cost"), rows), Paragraph(words)])
+
+
+def streams(result: Result) -> str:
+    limits, in_memory = result["limits"], result["in_memory"]
+    header = ("act", "rows", "rows a second", "peak of memory", "RMSE")
+    fits = (("fit on files", result["fit"]), ("fit in memory on a sample", result["fit_of_sample"]))
+    rows = (
+        *((name, f"{one['rows']:,}", "–", f"{one['peak_gib']:.2f} GiB", f"{one['rmse']:.4f}") for name, one in fits),
+        *(
+            ("fill files", f"{one['rows']:,}", f"{one['rows_per_s']:,}", f"{one['peak_gib']:.2f} GiB", "–")
+            for one in result["fills"]
+        ),
+        ("fill in memory", f"{in_memory['rows']:,}", f"{in_memory['rows_per_s']:,}", "–", "–"),
+    )
+    words = (
+        f"Rows of the Letter table with noise, {result['columns']} columns, a fifth of the cells hidden, in Parquet "
+        f"files; both fits with `max_time={result['max_time_s']:g}`, RMSE over hidden cells of other rows in units of "
+        f"15. The limit of {limits['fit_gib']:g} GiB for the fit is {_kept(limits['fit_kept'])}, that of "
+        f"{limits['fill_gib']:g} GiB for filling, with no more than {_percent(limits['growth'] - 1)} of growth, is "
+        f"{_kept(limits['fill_kept'])}. Filling files reaches **{_percent(result['pace'])}** of the rows a second in "
+        f"memory. ({_under(result)})"
+    )
+    return to_markdown([Grid(header, rows), Paragraph(words)])
+
+
+def _kept(kept: bool) -> str:
+    return "kept" if kept else "**not** kept"
+
+
+def ray(result: Result) -> str:
+    header = ("workers", "rows a second", "all parts", "start of the workers")
+    rows = tuple(
+        (f"{one['workers']}", f"{one['rows_per_s']:,}", f"{one['seconds']:.0f} s", f"{one['start_s']:.0f} s")
+        for one in result["cases"]
+    )
+    words = (
+        f"{result['rows']:,} rows × {result['columns']} columns in {result['cases'][0]['parts']} parts, on a cluster "
+        f"of one machine that took {result['cluster_start_s']:.0f} s to start; each worker computes with one thread. "
+        f"Once all are at work, {result['workers']} workers fill **{result['speedup']:.2f} times** the rows of one. "
+        f"({_under(result)})"
+    )
+    return to_markdown([Grid(header, rows), Paragraph(words)])
+
+
+def parallel(result: Result) -> str:
+    header = ("rows a batch", "one process", f"{result['workers']} processes", "times", "adding up and waiting")
+    rows = tuple(
+        (
+            f"{one['batch_size']:,}",
+            f"{one['one_rows_per_s']:,} rows a second",
+            f"{one['rows_per_s']:,} rows a second",
+            f"**{one['speedup']:.2f}**",
+            _percent(one["exchange_share"]),
+        )
+        for one in result["cases"]
+    )
+    fast = [f"{one['batch_size']:,}" for one in result["cases"] if one["speedup"] >= result["asked_speedup"]]
+    reached = f"reached with batches of {' and '.join(fast)} rows" if fast else "**not** reached"
+    words = (
+        f"{result['rows']:,} × {result['columns']} cells like Letter's, {result['epochs']} passes, one thread a "
+        f"process, from a table in memory to a fitted model. The {result['asked_speedup']:.1f} times that were asked "
+        f"are {reached}. At every step {result['cases'][0]['parameters']:,} gradients are added up. "
+        f"Losses differ from those of one process by at most "
+        f"{max(one['largest_loss_difference'] for one in result['cases']):g}. ({_under(result)})"
+    )
+    return to_markdown([Grid(header, rows), Paragraph(words)])
+
+
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.0f} %"
 
@@ -191,4 +288,8 @@ RENDER: dict[str, Callable[[Result], str]] = {
     "draws": draws,
     "images": images,
     "evaluate": evaluate,
+    "parallel": parallel,
+    "ray": ray,
+    "sizing": sizing,
+    "streams": streams,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "BATCH_ROWS",
     "CONSTRAINTS",
     "IMAGE_PRESETS",
     "OVERRIDES",
@@ -233,6 +234,10 @@ class Options:
 
 #: How the progress of a fit may be shown.
 PROGRESS = ("auto", "plain", "json", "none")
+
+#: Rows that are filled together. Longer tables are filled in blocks of as many, in memory and from files alike, so that
+#: where the blocks are the same, the answers are the same to the last bit.
+BATCH_ROWS = 65_536
 
 #: What each parameter may be; `check_parameter` words the messages.
 CONSTRAINTS: dict[str, Interval | Options] = {

@@ -1,9 +1,10 @@
-"""Folders of Parquet files on the command line: fitted, filled, filled again from a model, and what is refused."""
+"""Folders of files on the command line: fitted, filled, filled again from a model, and what is refused."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
@@ -50,6 +51,32 @@ def test_pattern_is_fitted_as_the_folder(folder, capsys) -> None:
                  "--model", str(folder / "m.mcflow")]) == 0  # fmt: skip
     tables = [pq.read_table(folder / "draws" / f"draw={k}" / "a.parquet", partitioning=None) for k in (1, 2)]
     assert not tables[0].equals(tables[1])
+
+
+def test_csv_file_into_a_folder_has_the_bytes_of_the_one_filled_in_memory(folder, capsys) -> None:
+    source, model = folder / "rows.csv", str(folder / "m.mcflow")
+    pacsv.write_csv(pq.read_table(folder / "in" / "a.parquet"), source)
+    assert main(["fit", str(source), "-o", model, "--stream", "--max-epochs", "1", "-q"]) == 0
+    assert main(["impute", str(source), "-o", str(folder / "whole.csv"), "--model", model, "-q"]) == 0
+    assert main(["impute", str(source), "-o", str(folder / "out"), "--model", model, "--progress", "plain"]) == 0
+    assert "Filled 200 rows" in capsys.readouterr().out
+    assert (folder / "out" / "rows.csv").read_bytes() == (folder / "whole.csv").read_bytes()
+
+
+def test_csv_folder_is_fitted_and_filled_and_one_with_both_formats_is_refused(folder, capsys) -> None:
+    pacsv.write_csv(pq.read_table(folder / "in" / "a.parquet"), folder / "in" / "a.csv")
+    flags = ["-o", str(folder / "out"), "--max-epochs", "1", "-q"]
+    assert main(["impute", str(folder / "in"), *flags]) == 3
+    assert "a.csv is a CSV file and" in capsys.readouterr().err
+    assert main(["impute", str(folder / "in" / "*.csv"), *flags]) == 0
+    filled = pacsv.read_csv(folder / "out" / "a.csv")
+    assert not any(column.null_count for column in filled.columns)
+
+
+def test_standard_input_does_not_go_into_a_folder(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["impute", "-", "-o", "out"]) == 2
+    assert "has to end in one of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -85,3 +86,39 @@ def test_short_tables_are_sampled_whole_and_none_is_an_error() -> None:
     other.add(pa.table({"z": [1.0]}), 0)
     with pytest.raises(DataError, match="other columns"):
         surveyed(table, 25).merge(other)
+
+
+def test_part_of_a_known_total_keeps_little_and_gives_the_same_sample() -> None:
+    table = rows()
+    whole = surveyed(table, 3000, n_rows=50)
+    merged = Survey(n_rows=50, seed=3)
+    for first in range(0, 3000, 500):
+        part = Survey(n_rows=50, seed=3)
+        part.expect(3000)
+        part.add(table.slice(first, 500), first)
+        assert part._sample is not None
+        assert part._sample.num_rows < 60
+        merged.merge(pickle.loads(pickle.dumps(part)))
+    assert merged.table().to_pylist() == whole.table().to_pylist()
+    assert merged.places.tolist() == whole.places.tolist()
+
+
+def test_levels_of_a_column_with_very_many_do_not_depend_on_batches_or_parts(monkeypatch) -> None:
+    monkeypatch.setattr("mcflow.data.survey.MOST_LEVELS", 20)
+    table = pa.table({"name": [f"name {k % 70}" for k in np.random.default_rng(0).permutation(400)]})
+    whole, cut = surveyed(table, 400, n_rows=5), surveyed(table, 30, n_rows=5)
+    left, right = Survey(n_rows=5, seed=3), Survey(n_rows=5, seed=3)
+    left.add(table.slice(0, 90), 0)
+    right.add(table.slice(90), 90)
+    right.merge(left)
+    for other in (cut, right):
+        assert other.places.tolist() == whole.places.tolist()
+        assert other.table().to_pylist() == whole.table().to_pylist()
+    assert 21 <= whole.table().num_rows <= 26
+
+
+def test_nested_columns_are_sampled_and_show_no_levels() -> None:
+    survey = Survey(n_rows=10)
+    survey.add(pa.table({"tags": [[1, 2], None, [3]]}), 0)
+    assert survey.missing == {"tags": 1}
+    assert survey.table().num_rows == 3

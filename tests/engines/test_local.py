@@ -47,7 +47,6 @@ def scorer() -> Scorer:
 def small_parts(monkeypatch) -> None:
     monkeypatch.setattr(parts, "BATCH_ROWS", 50)
     monkeypatch.setattr(parts.read_batches, "__defaults__", (50,))
-    monkeypatch.setattr(parts.parts_of, "__defaults__", (200,))
 
 
 def write(path: Path, table: pa.Table, group: int = 120) -> Path:
@@ -70,7 +69,7 @@ def near(found: pa.Table, wanted: pa.Table) -> None:
 def test_file_is_filled_as_in_memory_with_its_types_groups_and_metadata(scorer, small_parts, tmp_path) -> None:
     table = rows(700, 1)
     source = write(tmp_path / "big.parquet", table)
-    outcome = impute_dataset(source, tmp_path / "out", scorer)
+    outcome = impute_dataset(source, tmp_path / "out", scorer, part_rows=200)
     files = sorted((tmp_path / "out").glob("*.parquet"))
     assert [f.name for f in files] == [f"big-{k:05d}.parquet" for k in range(6)]
     assert (outcome.parts, outcome.found, outcome.rows) == (6, 0, 700)
@@ -94,7 +93,7 @@ def test_folders_keep_their_layout_and_keys_that_the_model_knows_are_used(small_
         write(tmp_path / "in" / f"year={year}" / "a.parquet", some.slice(0, 90))
         write(tmp_path / "in" / f"year={year}" / "b.parquet", some.slice(90))
     (tmp_path / "in" / "_SUCCESS").touch()
-    impute_dataset(tmp_path / "in", tmp_path / "out", scorer)
+    impute_dataset(tmp_path / "in", tmp_path / "out", scorer, part_rows=200)
     names = sorted(p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*.parquet"))
     assert names == [f"year={y}/{f}.parquet" for y in (2020, 2021) for f in "ab"]
     found = ds.dataset(tmp_path / "out", partitioning="hive").to_table()
@@ -117,17 +116,19 @@ def test_files_whose_columns_stand_in_another_order_keep_it(scorer, tmp_path) ->
 def test_pattern_takes_some_files_and_an_empty_one_gives_an_empty_one(scorer, tmp_path) -> None:
     write(tmp_path / "in" / "a1.parquet", rows(30))
     write(tmp_path / "in" / "a2.parquet", rows(30).slice(0, 0))
+    pq.ParquetWriter(tmp_path / "in" / "a3.parquet", rows(1).schema).close()
     write(tmp_path / "in" / "b.parquet", rows(30))
     outcome = impute_dataset(str(tmp_path / "in" / "a*.parquet"), tmp_path / "out", scorer)
-    assert outcome.parts == 2
+    assert outcome.parts == 3
     assert pq.read_table(tmp_path / "out" / "a2.parquet").num_rows == 0
+    assert pq.read_table(tmp_path / "out" / "a3.parquet").num_rows == 0
     assert pq.read_table(tmp_path / "out" / "a1.parquet").num_rows == 30
 
 
 def test_draws_are_those_of_the_whole_table_whatever_the_batches(scorer, small_parts, tmp_path) -> None:
     table = rows(330, 2)
     source = write(tmp_path / "big.parquet", table)
-    impute_dataset(source, tmp_path / "out", scorer, draws=2, seed=5)
+    impute_dataset(source, tmp_path / "out", scorer, part_rows=200, draws=2, seed=5)
     for number, wanted in enumerate(scorer.draw(table, 2, 5), start=1):
         files = sorted((tmp_path / "out" / f"draw={number}").glob("*.parquet"))
         near(pa.concat_tables([pq.read_table(f, partitioning=None) for f in files]).unify_dictionaries(), wanted)
@@ -135,12 +136,12 @@ def test_draws_are_those_of_the_whole_table_whatever_the_batches(scorer, small_p
 
 def test_second_run_does_nothing_and_a_lost_part_is_done_again(scorer, small_parts, tmp_path) -> None:
     source = write(tmp_path / "big.parquet", rows(500))
-    impute_dataset(source, tmp_path / "out", scorer)
+    impute_dataset(source, tmp_path / "out", scorer, part_rows=200)
     files = sorted((tmp_path / "out").glob("*.parquet"))
     before = {f.name: (f.stat().st_mtime_ns, f.read_bytes()) for f in files}
-    assert impute_dataset(source, tmp_path / "out", scorer).found == len(files)
+    assert impute_dataset(source, tmp_path / "out", scorer, part_rows=200).found == len(files)
     files[1].unlink()
-    outcome = impute_dataset(source, tmp_path / "out", scorer)
+    outcome = impute_dataset(source, tmp_path / "out", scorer, part_rows=200)
     assert (outcome.found, outcome.rows) == (len(files) - 1, 120)
     assert files[1].read_bytes() == before[files[1].name][1]
     assert files[0].stat().st_mtime_ns == before[files[0].name][0]
@@ -171,23 +172,21 @@ def test_files_that_do_not_go_together_are_named(scorer, tmp_path) -> None:
 
 def test_progress_counts_rows_of_earlier_runs_too(scorer, small_parts, tmp_path) -> None:
     source, heard = write(tmp_path / "big.parquet", rows(360)), []
-    impute_dataset(source, tmp_path / "out", scorer, listen=lambda done, total: heard.append((done, total)))
+    impute_dataset(source, tmp_path / "out", scorer, part_rows=200, listen=lambda *both: heard.append(both))
     assert heard[-1] == (360, 360)
     assert [done for done, _ in heard] == sorted(done for done, _ in heard)
 
 
 SCRIPT = """
 import sys, time
-from mcflow.data import parts
 from mcflow.engines import Scorer, impute_dataset
-parts.parts_of.__defaults__ = (200,)
 scorer = Scorer.from_file(sys.argv[1])
 plain = scorer.fill
 def slow(*given):
     time.sleep(float(sys.argv[4]))
     return plain(*given)
 scorer.fill = slow
-impute_dataset(sys.argv[2], sys.argv[3], scorer)
+impute_dataset(sys.argv[2], sys.argv[3], scorer, part_rows=200)
 """
 
 

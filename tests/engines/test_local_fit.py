@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,6 +83,20 @@ def test_folders_without_a_value_are_holes_of_their_column(tmp_path) -> None:
         if folder.is_dir():
             found = pq.read_table(folder / "x.parquet", partitioning=None)
             assert (found.num_rows, found.column_names) == (100, ["c0", "c1", "c2", "c3"])
+
+
+def test_limit_of_time_begins_when_all_rows_are_read(tmp_path) -> None:
+    values, missing = rows(400, 8)
+    table = pa.table({f"c{k}": pa.array(values[:, k], mask=missing[:, k]) for k in range(4)})
+    read = []
+
+    def rest():
+        yield table.slice(100)
+        read.append(time.perf_counter())
+
+    imputer = MCFlowImputer(max_epochs=1, max_time=5, random_state=0)
+    imputer.fit_stream(table.slice(0, 100), rest, 300, folder=tmp_path)
+    assert imputer.model_.start >= read[0]
 
 
 def test_paper_preset_is_refused_when_rows_are_on_disk(tmp_path) -> None:

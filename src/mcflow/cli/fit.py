@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from mcflow.cli.engines import EngineOptions
 from mcflow.cli.options import ColumnOptions, FitOptions
 
 if TYPE_CHECKING:
@@ -23,46 +24,56 @@ def fit(
     output: Annotated[Path, Parameter(alias="-o")],
     report: Path | None = None,
     stream: Annotated[bool, Parameter(negative="")] = False,
+    engines: EngineOptions | None = None,
     columns: ColumnOptions | None = None,
     options: FitOptions | None = None,
 ) -> None:
     """Fit a model on a CSV or Parquet file and save it.
 
-    `mcflow impute --model` uses it on other files with the same columns, without fitting again.
+    `mcflow impute --model` uses it on other files with the same columns, without fitting again. Processes of torchrun
+    fit together: `torchrun --nproc-per-node 2 -m mcflow fit ...`.
 
     Parameters
     ----------
     source
-        File to learn from: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input. Or a folder of
-        Parquet files, or a pattern in quotes such as "data/*.parquet", which may be of any size.
+        File to learn from: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input. Or a folder of such
+        files, or a pattern in quotes such as "data/*.parquet", which may be of any size.
     output
         Where to write the model, for example model.mcflow.
     report
         Also write a report here, one HTML file: what was missing and how the fit went, with a sample of rows filled.
     stream
-        Keep only a sample of the rows of a Parquet file in memory; folders and patterns are read so in any case.
+        Keep only a sample of the rows of a file in memory; folders and patterns are read so in any case.
     """
     from mcflow.cli.files import check_output
     from mcflow.cli.reports import check_report_file, command_line
     from mcflow.cli.streaming import fit_stream, is_many, refuse_report
+    from mcflow.cli.torchrun import sharing
     from mcflow.data.tables import read_table
     from mcflow.imputers import MCFlowImputer
 
-    chosen, wished = options or FitOptions(), columns or ColumnOptions()
-    if stream or is_many(source):
+    wished, where = columns or ColumnOptions(), engines or EngineOptions()
+    where.check(fits=True)
+    streamed = stream or where.is_cluster or is_many(source)
+    if streamed:
         refuse_report(report)
-        check_output(output)
-        _say(fit_stream(source, output, chosen, wished), output, chosen)
-        return
-    check_output(output, source)
-    check_report_file(report, source, output)
-    table = read_table(source)
-    imputer = MCFlowImputer(keep_empty_features=True, **chosen.parameters(), **wished.parameters())
-    imputer.fit(table.table).save(output)
-    _say(imputer, output, chosen)
-    if report is not None:
-        files = {"--output": output, "--report": report}
-        _report(report, imputer, table, command_line("fit", source, files, chosen, wished), chosen)
+    with sharing(source, options or FitOptions()) as (chosen, is_first):
+        if is_first:
+            check_output(output, None if streamed else source)
+            check_report_file(report, source, output)
+        table = None if streamed else read_table(source)
+        if table is None:
+            imputer = fit_stream(source, chosen, wished, where)
+        else:
+            imputer = MCFlowImputer(keep_empty_features=True, **chosen.parameters(), **wished.parameters())
+            imputer.fit(table.table)
+        if not is_first:
+            return
+        imputer.save(output)
+        _say(imputer, output, chosen)
+        if report is not None and table is not None:
+            files = {"--output": output, "--report": report}
+            _report(report, imputer, table, command_line("fit", source, files, chosen, wished), chosen)
 
 
 def _say(imputer: MCFlowImputer, output: Path, options: FitOptions) -> None:

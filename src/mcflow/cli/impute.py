@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from mcflow.cli.engines import EngineOptions
 from mcflow.cli.options import ColumnOptions, DrawOptions, FitOptions
 
 if TYPE_CHECKING:
@@ -27,22 +28,23 @@ def impute(
     save: Path | None = None,
     report: Path | None = None,
     uncertainty: DrawOptions | None = None,
+    engines: EngineOptions | None = None,
     columns: ColumnOptions | None = None,
     options: FitOptions | None = None,
 ) -> None:
     """Fill the missing cells of a CSV or Parquet file.
 
-    Fits on the file itself, or uses a model that was fitted before. Observed cells are written as they stood. Parquet
-    files of any size, folders of them and patterns are filled batch by batch into a folder; a stopped run goes on.
+    Fits on the file itself, or uses a model that was fitted before. Observed cells are written as they stood. Files of
+    any size, folders of them and patterns are filled batch by batch into a folder; a stopped run goes on.
 
     Parameters
     ----------
     source
-        File to fill: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input. Or a folder of Parquet
-        files, or a pattern in quotes such as "data/*.parquet".
+        File to fill: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input. Or a folder of such files,
+        all of one format, or a pattern in quotes such as "data/*.parquet".
     output
-        Where to write the filled table; its ending says the format; - for standard output. Or a folder, for Parquet
-        files that are filled batch by batch.
+        Where to write the filled table; its ending says the format; - for standard output. Or a folder, which is filled
+        batch by batch with files as those of the source; for tables that do not fit in memory.
     model
         Use this fitted model instead of fitting.
     save
@@ -57,10 +59,13 @@ def impute(
     from mcflow.data.tables import format_of
 
     chosen, wished, unsure = options or FitOptions(), columns or ColumnOptions(), uncertainty or DrawOptions()
+    where = engines or EngineOptions()
+    where.check(fits=False)
     if is_stream(source, output):
         refuse_report(report)
-        impute_stream(source, output, model, save=save, flags=(chosen, wished, unsure))
+        impute_stream(source, output, model, save=save, flags=(chosen, wished, unsure), where=where)
         return
+    where.refuse_in_memory(source, output)
     unsure.check(output)
     format_of(output)
     outputs = outputs_of(output, unsure)

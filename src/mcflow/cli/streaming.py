@@ -1,4 +1,4 @@
-"""Tables that do not fit in memory, on the command line: Parquet files, folders and patterns."""
+"""Tables that do not fit in memory, on the command line: Parquet or CSV files, folders and patterns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcflow.cli.engines import EngineOptions
 from mcflow.cli.options import ColumnOptions, DrawOptions, FitOptions
 from mcflow.errors import ParameterError
 
@@ -60,7 +61,7 @@ def is_many(source: Path) -> bool:
 
 
 def is_stream(source: Path, output: Path) -> bool:
-    """Tell whether a table is to be filled in parts: it is many files, or one of Parquet that becomes a folder.
+    """Tell whether a table is to be filled in parts: it is many files, or one that becomes a folder.
 
     Parameters
     ----------
@@ -71,9 +72,9 @@ def is_stream(source: Path, output: Path) -> bool:
     -------
     bool
     """
-    from mcflow.data.tables import FORMATS
+    from mcflow.data.parts import is_csv, is_parquet
 
-    return is_many(source) or (FORMATS.get(source.suffix.lower()) == "parquet" and is_folder(output))
+    return is_many(source) or ((is_csv(source) or is_parquet(source)) and is_folder(output))
 
 
 def refuse_report(report: Path | None) -> None:
@@ -95,8 +96,9 @@ def impute_stream(
     *,
     save: Path | None,
     flags: tuple[FitOptions, ColumnOptions, DrawOptions],
+    where: EngineOptions,
 ) -> None:
-    """Fill Parquet files into a folder, batch by batch.
+    """Fill Parquet or CSV files into a folder, batch by batch.
 
     Parameters
     ----------
@@ -108,9 +110,11 @@ def impute_stream(
         Where to write the fitted model.
     flags : tuple
         Of the command.
+    where : EngineOptions
+        Which machines do it.
     """
     from mcflow.cli.files import check_output
-    from mcflow.engines import Scorer, impute_dataset
+    from mcflow.engines import Scorer
     from mcflow.imputers.persistence import load_table_model
 
     chosen, wished, unsure = flags
@@ -118,7 +122,7 @@ def impute_stream(
     if save is not None:
         check_output(save, model)
     if model is None:
-        imputer = _fitted(source, chosen, wished)
+        imputer = fit_stream(source, chosen, wished, where)
         if save is not None:
             imputer.save(save)
     else:
@@ -126,7 +130,7 @@ def impute_stream(
         wished.refuse_with_model()
         imputer = load_table_model(model, device=chosen.device).set_params(unseen=wished.unseen)
     with _shown("rows filled", chosen) as listen:
-        outcome = impute_dataset(source, output, Scorer(imputer), draws=unsure.draws, seed=chosen.seed, listen=listen)
+        outcome = where.fill(source, output, Scorer(imputer), draws=unsure.draws, seed=chosen.seed, listen=listen)
     if not chosen.quiet:
         pace = f", {outcome.rows / outcome.seconds:,.0f} rows a second" if outcome.rows else ""
         before = f" {outcome.found} of them were there before." if outcome.found else ""
@@ -146,32 +150,27 @@ def _refuse(source: Path, output: Path, unsure: DrawOptions) -> None:
             raise ParameterError(f"{flag} is for a table in memory. Leave it out, or fill the files one by one.")
 
 
-def fit_stream(source: Path, output: Path, chosen: FitOptions, wished: ColumnOptions) -> MCFlowImputer:
-    """Fit on Parquet files of any size and save the model.
+def fit_stream(source: Path, chosen: FitOptions, wished: ColumnOptions, where: EngineOptions) -> MCFlowImputer:
+    """Fit on Parquet or CSV files of any size.
 
     Parameters
     ----------
-    source, output : Path
-        A file, folder or pattern, and the file of the model.
+    source : Path
+        A file, folder or pattern.
     chosen, wished : FitOptions, ColumnOptions
         Flags of the command.
+    where : EngineOptions
+        Which machines do it.
 
     Returns
     -------
     MCFlowImputer
     """
-    imputer = _fitted(source, chosen, wished)
-    imputer.save(output)
-    return imputer
-
-
-def _fitted(source: Path, chosen: FitOptions, wished: ColumnOptions) -> MCFlowImputer:
-    from mcflow.engines import fit_dataset
     from mcflow.imputers import MCFlowImputer
 
     imputer = MCFlowImputer(keep_empty_features=True, **chosen.parameters(), **wished.parameters())
     with _shown("rows surveyed", chosen) as listen:
-        return fit_dataset(source, imputer, folder=chosen.checkpoint_dir, listen=listen)
+        return where.fit(source, imputer, folder=chosen.checkpoint_dir, listen=listen)
 
 
 @contextmanager

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["MISSING_MARKS", "Spelling", "decimal_mark", "observed", "read_cells"]
+__all__ = [
+    "MISSING_MARKS",
+    "TRUTH_WORDS",
+    "Spelling",
+    "decimal_mark",
+    "looks_coded",
+    "observed",
+    "plain_numbers",
+    "read_as",
+    "read_cells",
+    "truth_words",
+]
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -172,7 +183,7 @@ def read_cells(cells: pa.ChunkedArray, decimal: str = ".") -> tuple[pa.ChunkedAr
     seen = cells.drop_null()
     if not len(seen):
         return cells, Spelling(decimal)
-    words = _truth_words(seen)
+    words = truth_words(seen)
     if words is not None:
         return pc.equal(cells, words[0]), Spelling(decimal, words)
     date = find_date_format(seen)
@@ -185,7 +196,45 @@ def read_cells(cells: pa.ChunkedArray, decimal: str = ".") -> tuple[pa.ChunkedAr
     return cells if numbers is None else numbers, Spelling(decimal)
 
 
-def _truth_words(seen: pa.ChunkedArray) -> tuple[str, str] | None:
+def read_as(cells: pa.ChunkedArray, kind: pa.DataType, spelling: Spelling) -> pa.ChunkedArray:
+    """Read cells with a type that was found before, from these cells and others.
+
+    Parameters
+    ----------
+    cells : pyarrow.ChunkedArray of string
+        Null where missing.
+    kind : pyarrow.DataType
+        As `read_cells` found it, or a wider one.
+    spelling : Spelling
+        How the column is written.
+
+    Returns
+    -------
+    pyarrow.ChunkedArray
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        When a cell cannot be read so.
+
+    Examples
+    --------
+    >>> read_as(pa.chunked_array([["2", None]]), pa.float64(), Spelling()).to_pylist()
+    [2.0, None]
+    """
+    if cells.null_count == len(cells):
+        return pa.chunked_array([pa.nulls(len(cells), kind)])
+    if pa.types.is_boolean(kind):
+        return pc.equal(cells, spelling.words[0])
+    if spelling.date is not None and not pa.types.is_string(kind):
+        return spelling.date.read(cells).cast(kind)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return _without_nan(plain_numbers(cells, spelling.decimal).cast(kind))
+    return cells
+
+
+def truth_words(seen: pa.ChunkedArray) -> tuple[str, str] | None:
+    """Return the words for true and false when all cells, at least one, are such."""
     first = seen[0].as_py()
     words = next((pair for pair in TRUTH_WORDS if first in pair), None)
     if words is None or not pc.all(pc.is_in(seen, value_set=pa.array(words))).as_py():
@@ -195,24 +244,30 @@ def _truth_words(seen: pa.ChunkedArray) -> tuple[str, str] | None:
 
 def _numbers(cells: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray | None:
     """Read cells as whole numbers, or else as numbers; None when one of them is neither, or looks like a code."""
-    if decimal == ",":
-        if _any(pc.match_substring(cells, ".")):
-            return None
-        cells = pc.replace_substring(cells, ",", ".")
-    if _any(pc.starts_with(cells, "+")):
-        cells = pc.replace_substring_regex(cells, r"^\+([\d.])", r"\1")
+    if decimal == "," and _any(pc.match_substring(cells, ".")):
+        return None
+    cells = plain_numbers(cells, decimal)
     for kind in (pa.int64(), pa.float64()):
         try:
             cells[:_PROBE].cast(kind)  # a cast that fails costs more than one that does not
             numbers = cells.cast(kind)
         except pa.ArrowInvalid:
             continue
-        return None if _coded(cells) else _without_nan(numbers)
+        return None if looks_coded(cells) else _without_nan(numbers)
     return None
 
 
-def _coded(cells: pa.ChunkedArray) -> bool:
-    """Tell whether a cell has a zero in front, as codes have, or is in base sixteen."""
+def plain_numbers(cells: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
+    """Return cells with a decimal point, and without the plus in front of numbers."""
+    if decimal == ",":
+        cells = pc.replace_substring(cells, ",", ".")
+    if _any(pc.starts_with(cells, "+")):
+        cells = pc.replace_substring_regex(cells, r"^\+([\d.])", r"\1")
+    return cells
+
+
+def looks_coded(cells: pa.ChunkedArray) -> bool:
+    """Tell whether a number has a zero in front, as codes have, or is in base sixteen."""
     zeros = cells.filter(pc.or_(pc.starts_with(cells, "0"), pc.starts_with(cells, "-0")))
     return _any(pc.match_substring_regex(zeros, r"^-?0[\dxX]"))
 

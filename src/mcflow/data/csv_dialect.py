@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["SEPARATORS", "Dialect", "decode", "find_separator", "quoting_habit"]
+__all__ = [
+    "BYTE_ORDER_MARKS",
+    "CONTROL",
+    "EIGHT_BIT",
+    "SEPARATORS",
+    "SHOWN_BYTES",
+    "Dialect",
+    "decode",
+    "find_separator",
+    "quoting_habit",
+]
 
 import codecs
 import re
@@ -17,16 +27,18 @@ from mcflow.typing import BoolArray
 #: Characters that can separate cells; where several fit a file, the first of them is taken.
 SEPARATORS = ("\t", ";", "|", ",")
 
-_BYTE_ORDER_MARKS = {
+#: What a file may begin with, and the encoding that it says.
+BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 #: For files that are not Unicode. Both give every byte back as it was; the second one knows all of them.
-_EIGHT_BIT = ("cp1252", "latin-1")
-_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f]")
+EIGHT_BIT = ("cp1252", "latin-1")
+#: Bytes that text in eight bits does not have.
+CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f]")
 #: Bytes at the beginning of a file that have to show its separator.
-_SAMPLE = 1 << 20
+SHOWN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -124,8 +136,8 @@ def decode(data: bytes) -> tuple[bytes, str, bool]:
     >>> decode("Größe".encode("cp1252"))[0].decode()
     'Größe'
     """
-    mark = next((mark for mark in _BYTE_ORDER_MARKS if data.startswith(mark)), b"")
-    encoding = _BYTE_ORDER_MARKS.get(mark, "")
+    mark = next((mark for mark in BYTE_ORDER_MARKS if data.startswith(mark)), b"")
+    encoding = BYTE_ORDER_MARKS.get(mark, "")
     data = data.removeprefix(mark)
     if encoding.startswith("utf-16"):
         data = data.decode(encoding).encode()
@@ -144,12 +156,12 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _decode_eight_bit(data: bytes) -> tuple[bytes, str]:
-    if _CONTROL.search(data):
+    if CONTROL.search(data):
         raise ValueError("it is neither UTF-8 nor free of control characters, so it is not text")
     try:
-        return data.decode(_EIGHT_BIT[0]).encode(), _EIGHT_BIT[0]
+        return data.decode(EIGHT_BIT[0]).encode(), EIGHT_BIT[0]
     except UnicodeDecodeError:
-        return data.decode(_EIGHT_BIT[1]).encode(), _EIGHT_BIT[1]
+        return data.decode(EIGHT_BIT[1]).encode(), EIGHT_BIT[1]
 
 
 def find_separator(text: bytes, default: str = ",") -> str:
@@ -172,9 +184,9 @@ def find_separator(text: bytes, default: str = ",") -> str:
     >>> find_separator(b"a;b\n1,5;2,5\n")
     ';'
     """
-    sample = text[:_SAMPLE]
+    sample = text[:SHOWN_BYTES]
     widths = {separator: line_widths(sample, separator) for separator in (default, *SEPARATORS)}
-    if len(text) > _SAMPLE:  # the last line may be cut
+    if len(text) > SHOWN_BYTES:  # the last line may be cut
         widths = {separator: found[:-1] or found for separator, found in widths.items()}
     found = [separator for separator, cells in widths.items() if cells and cells[0] > 1]
     fitting = [separator for separator in SEPARATORS if separator in found and len(set(widths[separator])) == 1]

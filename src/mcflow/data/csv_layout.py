@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CsvLayout", "line_widths", "scan", "splice"]
+__all__ = ["CsvLayout", "line_breaks", "line_widths", "scan", "splice"]
 
 import re
 from collections.abc import Sequence
@@ -104,7 +104,7 @@ class _Lines(NamedTuple):
         return found
 
 
-def scan(text: bytes, separator: str) -> CsvLayout:
+def scan(text: bytes, separator: str, lines_before: int = 0) -> CsvLayout:
     r"""Find the cells of a CSV text.
 
     Parameters
@@ -113,6 +113,8 @@ def scan(text: bytes, separator: str) -> CsvLayout:
         In UTF-8.
     separator : str
         One ASCII character.
+    lines_before : int, default=0
+        Lines of the file before the text, for messages.
 
     Returns
     -------
@@ -129,7 +131,7 @@ def scan(text: bytes, separator: str) -> CsvLayout:
     >>> scan(b"a,b\n1,2\n", ",").ends.tolist()
     [[1, 3], [5, 7]]
     """
-    lines = _lines(text, separator)
+    lines = _lines(text, separator, lines_before=lines_before)
     keep = ~lines.empty()
     if not keep.any():
         return CsvLayout(text, lines.starts[:0], lines.ends[:0].reshape(0, 0))
@@ -139,7 +141,7 @@ def scan(text: bytes, separator: str) -> CsvLayout:
         keep[first:] = True
     ragged = np.flatnonzero(keep & (lines.widths != width))
     if len(ragged):
-        number, found = _line_number(text, int(lines.starts[ragged[0]])), int(lines.widths[ragged[0]])
+        number, found = _line_number(text, int(lines.starts[ragged[0]])) + lines_before, int(lines.widths[ragged[0]])
         raise ValueError(f"line {number} has {found} cell{'s' * (found != 1)}, and the first line has {width}")
     ends = lines.ends if keep.all() else lines.ends[np.repeat(keep, lines.widths)]
     return CsvLayout(text, lines.starts[keep], ends.reshape(-1, width))
@@ -169,12 +171,40 @@ def line_widths(text: bytes, separator: str) -> list[int]:
     return widths
 
 
-def _lines(text: bytes, separator: str, whole: bool = True) -> _Lines:
+def line_breaks(text: bytes, separator: str, newline: int) -> Array:
+    r"""Find the line breaks of the beginning of a CSV text that are not within quotes.
+
+    Parameters
+    ----------
+    text : bytes
+        Without its end, if need be; in UTF-8 or an encoding of single bytes.
+    separator : str
+        One ASCII character.
+    newline : int
+        The byte that ends a line.
+
+    Returns
+    -------
+    ndarray of int
+        Their places.
+
+    Examples
+    --------
+    >>> line_breaks(b'a,b\n"1\n2",3\n"4', ",", 10).tolist()
+    [3, 11]
+    """
+    marks = np.frombuffer(text, np.uint8) == newline
+    if b'"' in text:
+        marks &= ~_inside_quotes(text, separator, newline, whole=False)
+    return np.flatnonzero(marks)
+
+
+def _lines(text: bytes, separator: str, whole: bool = True, lines_before: int = 0) -> _Lines:
     codes = np.frombuffer(text, np.uint8)
     newline = _newline(text)
     marks = (codes == ord(separator)) | (codes == newline)
     if b'"' in text:
-        marks &= ~_inside_quotes(text, separator, newline, whole)
+        marks &= ~_inside_quotes(text, separator, newline, whole, lines_before)
     small = np.int32 if len(text) < 2**31 - 1 else np.int64
     ends: Array = np.flatnonzero(marks).astype(small)
     breaks = codes[ends] == newline
@@ -197,7 +227,7 @@ def _line_number(text: bytes, place: int) -> int:
     return text.count(bytes([_newline(text)]), 0, place) + 1
 
 
-def _inside_quotes(text: bytes, separator: str, newline: int, whole: bool) -> BoolArray:
+def _inside_quotes(text: bytes, separator: str, newline: int, whole: bool, lines_before: int = 0) -> BoolArray:
     """Mark the bytes of quoted cells: by the parity of quotes, when every one that opens stands where it may."""
     codes = np.frombuffer(text, np.uint8)
     quotes = codes == _QUOTE
@@ -206,25 +236,26 @@ def _inside_quotes(text: bytes, separator: str, newline: int, whole: bool) -> Bo
     before = codes[opening - 1]
     proper = (before == ord(separator)) | (before == newline) | (before == _QUOTE) | (opening == 0)
     if not proper.all():
-        return _inside_quotes_with_strays(text, separator, newline, whole)
+        return _inside_quotes_with_strays(text, separator, newline, whole, lines_before)
     if whole and inside[-1]:
-        _refuse_open(text, opening, before)
+        _refuse_open(text, int(opening[before != _QUOTE][-1]) if (before != _QUOTE).any() else 0, lines_before)
     return inside
 
 
-def _refuse_open(text: bytes, opening: Array, before: Array) -> None:
-    place = int(opening[before != _QUOTE][-1]) if (before != _QUOTE).any() else 0
-    raise ValueError(f"the quote that opens in line {_line_number(text, place)} is never closed")
+def _refuse_open(text: bytes, place: int, lines_before: int) -> None:
+    raise ValueError(f"the quote that opens in line {_line_number(text, place) + lines_before} is never closed")
 
 
-def _inside_quotes_with_strays(text: bytes, separator: str, newline: int, whole: bool) -> BoolArray:
+def _inside_quotes_with_strays(
+    text: bytes, separator: str, newline: int, whole: bool, lines_before: int = 0
+) -> BoolArray:
     """Mark the bytes of quoted cells where quotes also stand within plain cells, as in 5" pipe."""
     before = re.escape(separator.encode() + bytes([newline]))
     pattern = re.compile(rb"(?<![^" + before + rb'])"(?:[^"]++|"")*+("|\Z)')
     spans = np.array([(*match.span(), match.end(1) > match.start(1)) for match in pattern.finditer(text)], np.int64)
     spans = spans.reshape(-1, 3)
     if whole and len(spans) and not spans[-1, 2]:
-        raise ValueError(f"the quote that opens in line {_line_number(text, int(spans[-1, 0]))} is never closed")
+        _refuse_open(text, int(spans[-1, 0]), lines_before)
     change = np.zeros(len(text) + 1, np.int8)
     change[spans[:, 0]] += 1
     change[spans[:, 1]] -= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CsvSource", "CsvTable", "read_csv"]
+__all__ = ["CsvSource", "CsvTable", "header_of", "line_ends", "quoting_of", "read_csv"]
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,8 +109,37 @@ def read_csv(data: bytes, name: str, default: str = ",") -> CsvTable:
     header = [cells[0].as_py() for cells, _ in columns]
     _refuse_twins(header, name)
     texts = pa.table([cells[1:] for cells, _ in columns], names=header)
-    dialect = replace(_line_ends(layout), separator=separator, encoding=encoding, bom=bom)
+    dialect = replace(line_ends(layout), separator=separator, encoding=encoding, bom=bom)
     return _typed(texts, np.stack([quoted for _, quoted in columns], axis=1), CsvSource(dialect, layout))
+
+
+def header_of(layout: CsvLayout, separator: str, name: str) -> tuple[list[str], bool | None]:
+    """Read the first line of a text.
+
+    Parameters
+    ----------
+    layout : CsvLayout
+        Of the text; only its first line is read.
+    separator : str
+        Of the file.
+    name : str
+        What to call the file in messages.
+
+    Returns
+    -------
+    names : list of str
+    habit : bool or None
+        Whether they are quoted out of habit.
+
+    Raises
+    ------
+    DataError
+        When a name stands in it twice.
+    """
+    cells = [layout.column(place) for place in range(layout.n_columns)]
+    names = [texts[0].as_py() for texts, _ in cells]
+    _refuse_twins(names, name)
+    return names, quoting_habit(pa.chunked_array([names]), np.array([quoted[0] for _, quoted in cells]), separator)
 
 
 def _refuse_twins(header: Sequence[str], name: str) -> None:
@@ -119,7 +148,8 @@ def _refuse_twins(header: Sequence[str], name: str) -> None:
         raise DataError(f"{name} names these columns more than once: {', '.join(twice)}. Give each its own name.")
 
 
-def _line_ends(layout: CsvLayout) -> Dialect:
+def line_ends(layout: CsvLayout) -> Dialect:
+    """Return a dialect with the line ends of a text."""
     end = int(layout.ends[0, -1])
     found = layout.text[end : end + 2]
     newline = "\r\n" if found == b"\r\n" else "\r" if found.startswith(b"\r") else "\n"
@@ -139,7 +169,7 @@ def _typed(texts: pa.Table, quoted: BoolArray, source: CsvSource) -> CsvTable:
     names_habit = quoting_habit(pa.chunked_array([names]), quoted[0], separator)
     source = replace(
         source,
-        dialect=replace(source.dialect, decimal=decimal, quoting=_quoting(habits, names_habit)),
+        dialect=replace(source.dialect, decimal=decimal, quoting=quoting_of(habits, names_habit)),
         spellings=dict(zip(names, spellings, strict=True)),
         quoted=dict(zip(names, habits, strict=True)),
     )
@@ -152,7 +182,8 @@ def _habit(cells: pa.ChunkedArray, quoted: BoolArray, separator: str) -> bool | 
     return quoting_habit(cells.drop_null(), quoted[seen], separator)
 
 
-def _quoting(habits: Sequence[bool | None], names_habit: bool | None) -> str:
+def quoting_of(habits: Sequence[bool | None], names_habit: bool | None) -> str:
+    """Return which cells of a file stand in quotes, by the habits of its columns and of its header."""
     shown = [habit for habit in habits if habit is not None]
     if shown and all(shown):
         return "all"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["DateFormat", "find_date_format"]
+__all__ = ["DateEvidence", "DateFormat", "find_date_format"]
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pyarrow as pa
@@ -153,16 +154,89 @@ def find_date_format(cells: pa.ChunkedArray) -> DateFormat | None:
     >>> find_date_format(pa.chunked_array([["03/04/2024", "03/14/2024"]])).order
     'mdy'
     """
-    shape = _shape(cells[0].as_py())
-    if shape is None:
-        return None
-    (order, mark), (joint, seconds, zone), pattern = shape
-    if not _all(cells, f"^{pattern}$"):
-        return None
-    found = DateFormat(order, mark, joint=joint, seconds=seconds)
-    if order == "dmy":
-        return _day_and_month(found, cells)
-    return DateFormat(order, mark, True, joint, seconds, _digits(cells), _zone(cells) if zone else "")
+    return DateEvidence.of(cells).format()
+
+
+@dataclass(frozen=True)
+class DateEvidence:
+    """What some cells of a column say of its date format; that of all cells is found by joining that of each lot.
+
+    Parameters
+    ----------
+    shape : tuple, optional
+        Date and time as they are written: order, mark, joint, seconds, zone. None when they are no dates, or differ.
+    over : pair of bool
+        Whether the first number of a date is above twelve somewhere, and whether the second is.
+    short, long : bool
+        Whether a day or month below ten stands somewhere without a zero in front, and with one.
+    digits : int
+        Most digits of a fraction of a second.
+    zones : mapping of int
+        How often each offset is there.
+
+    Examples
+    --------
+    >>> lots = [pa.chunked_array([[day]]) for day in ("03/04/2024", "03/14/2024")]
+    >>> first, second = (DateEvidence.of(lot) for lot in lots)
+    >>> first.format(), first.joined(second).format().order
+    (None, 'mdy')
+    """
+
+    shape: tuple[str, str, str, bool, bool] | None
+    over: tuple[bool, bool] = (False, False)
+    short: bool = False
+    long: bool = False
+    digits: int = 0
+    zones: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cells: pa.ChunkedArray) -> DateEvidence:
+        """Look at the observed cells of a column, at least one."""
+        shape = _shape(cells[0].as_py())
+        if shape is None:
+            return cls(None)
+        (order, mark), (joint, seconds, zone), pattern = shape
+        if not _all(cells, f"^{pattern}$"):
+            return cls(None)
+        known = order, mark, joint, seconds, zone
+        if order == "ymd":
+            return cls(known, digits=_digits(cells), zones=_zones(cells) if zone else {})
+        over = _any(cells, rf"^{_OVER_TWELVE}/"), _any(cells, rf"^\d+/{_OVER_TWELVE}/")
+        return cls(known, over, _any(cells, r"^(?:\d+\D)?\d\D"), _any(cells, r"^(?:\d+\D)?0\d\D"))
+
+    def joined(self, other: DateEvidence) -> DateEvidence:
+        """Return what both lots of cells say, those of the other one being later."""
+        if self.shape is None or self.shape != other.shape:
+            return DateEvidence(None)
+        names = dict.fromkeys([*self.zones, *other.zones])
+        return DateEvidence(
+            self.shape,
+            (self.over[0] or other.over[0], self.over[1] or other.over[1]),
+            self.short or other.short,
+            self.long or other.long,
+            max(self.digits, other.digits),
+            {name: self.zones.get(name, 0) + other.zones.get(name, 0) for name in names},
+        )
+
+    def orders(self) -> tuple[str, ...]:
+        """Return the orders of year, month and day that the cells may have."""
+        if self.shape is None:
+            return ()
+        return ("dmy", "mdy") if self.shape[:2] == ("dmy", "/") else self.shape[:1]
+
+    def format(self, order: str | None = None) -> DateFormat | None:
+        """Return the one format that all cells have; an order that is given is taken for known."""
+        if self.shape is None:
+            return None
+        known, mark, joint, seconds, _ = self.shape
+        if known == "ymd":
+            zone = max(self.zones, key=lambda name: self.zones[name]) if self.zones else ""
+            return DateFormat(known, mark, True, joint, seconds, self.digits, zone)
+        if mark == "/" and order is None:
+            if self.over[0] == self.over[1]:
+                return None
+            known = "dmy" if self.over[0] else "mdy"
+        return None if self.short and self.long else DateFormat(order or known, mark, not self.short, joint, seconds)
 
 
 def _shape(cell: str) -> tuple[tuple[str, str], tuple[str, bool, bool], str] | None:
@@ -176,21 +250,6 @@ def _shape(cell: str) -> tuple[tuple[str, str], tuple[str, bool, bool], str] | N
     return None
 
 
-def _day_and_month(found: DateFormat, cells: pa.ChunkedArray) -> DateFormat | None:
-    """Tell days from months, and whether they have zeros in front; None when the cells leave it open."""
-    order = "dmy"
-    if found.mark == "/":
-        first = _any(cells, rf"^{_OVER_TWELVE}/")
-        second = _any(cells, rf"^\d+/{_OVER_TWELVE}/")
-        if first == second:
-            return None
-        order = "dmy" if first else "mdy"
-    short, long = _any(cells, r"^(?:\d+\D)?\d\D"), _any(cells, r"^(?:\d+\D)?0\d\D")
-    if short and long:
-        return None
-    return DateFormat(order, found.mark, not short, found.joint, found.seconds)
-
-
 def _digits(cells: pa.ChunkedArray) -> int:
     if not pc.any(pc.match_substring(cells, ".")).as_py():
         return 0
@@ -198,11 +257,10 @@ def _digits(cells: pa.ChunkedArray) -> int:
     return int(pc.max(pc.utf8_length(fractions)).as_py())
 
 
-def _zone(cells: pa.ChunkedArray) -> str:
-    """Return the most frequent offset."""
+def _zones(cells: pa.ChunkedArray) -> dict[str, int]:
+    """Return how often each offset is there, in the order in which they come."""
     zones = pc.struct_field(pc.extract_regex(cells, rf"(?P<zone>{_ZONE})$"), "zone")
-    counts = pc.value_counts(zones).to_pylist()
-    return str(max(counts, key=lambda entry: entry["counts"])["values"])
+    return {str(entry["values"]): int(entry["counts"]) for entry in pc.value_counts(zones).to_pylist()}
 
 
 def _all(cells: pa.ChunkedArray, pattern: str) -> bool:

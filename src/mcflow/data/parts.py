@@ -1,4 +1,4 @@
-"""Big tables in Parquet files: which files there are, the parts they are filled in, and their batches of rows."""
+"""Big tables in files: which files there are, the parts they are filled in, and the batches of those of Parquet."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ __all__ = [
     "GROUP_ROWS",
     "NO_KEY",
     "PART_ROWS",
+    "ParquetPart",
     "TablePart",
     "common_schema",
     "find_files",
+    "is_csv",
     "is_parquet",
     "key_types",
+    "keys_of",
+    "numbered_part",
     "parts_of",
     "read_batches",
     "with_keys",
@@ -30,13 +34,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mcflow.config import BATCH_ROWS
 from mcflow.data.files import replacing
 from mcflow.data.parquet_tables import ParquetSource
 from mcflow.data.tables import FORMATS
 from mcflow.errors import DataError
-
-#: Rows that are read and filled together.
-BATCH_ROWS = 65_536
 
 #: Rows after which a file is cut into the next part, so that a run that was stopped has little to do again.
 PART_ROWS = 2_000_000
@@ -50,29 +52,39 @@ NO_KEY = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class TablePart:
-    """Row groups of a file that are filled and written together.
+    """Rows of a file that are filled and written together.
 
     Parameters
     ----------
     source : Path
         The file.
-    groups : tuple of int
-        Numbers of its row groups.
     output : str
         Where to write it, below the folder of the result.
     n_rows : int
         Rows in it.
     keys : tuple of (str, str)
         Names and values that the folders of the file say, as in ``year=2024``.
+    """
+
+    source: Path
+    output: str
+    n_rows: int
+    keys: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class ParquetPart(TablePart):
+    """Row groups of a Parquet file.
+
+    Parameters
+    ----------
+    groups : tuple of int
+        Numbers of the row groups.
     compression : str
         The codec of the file.
     """
 
-    source: Path
-    groups: tuple[int, ...]
-    output: str
-    n_rows: int
-    keys: tuple[tuple[str, str], ...] = ()
+    groups: tuple[int, ...] = ()
     compression: str = "snappy"
 
 
@@ -96,8 +108,28 @@ def is_parquet(path: Path) -> bool:
     return FORMATS.get(path.suffix.lower()) == "parquet"
 
 
+def is_csv(path: Path) -> bool:
+    """Tell by its ending whether a file is CSV, compressed or not.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_csv(Path("a.csv.gz")), is_csv(Path("a.pq"))
+    (True, False)
+    """
+    return path.name.lower().endswith(tuple(ending for ending, kind in FORMATS.items() if kind == "csv"))
+
+
 def find_files(source: str | Path) -> tuple[Path, list[Path]]:
-    """Return the Parquet files that a name stands for.
+    """Return the Parquet or CSV files that a name stands for.
 
     Parameters
     ----------
@@ -116,22 +148,33 @@ def find_files(source: str | Path) -> tuple[Path, list[Path]]:
     ------
     FileNotFoundError
         When there is none.
+    DataError
+        When there are files of both formats.
     """
     path = Path(source)
     if path.is_file():
         return path.parent, [path]
     if path.is_dir():
-        found = [file for file in path.rglob("*") if is_parquet(file) and file.is_file()]
+        found = [file for file in path.rglob("*") if (is_parquet(file) or is_csv(file)) and file.is_file()]
         root, files = path, sorted(file for file in found if not _is_hidden(file.relative_to(path)))
     else:
         named = glob.glob(str(source), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
         files = sorted(Path(name) for name in named if Path(name).is_file())
         root = _common(files)
     if not files:
-        raise FileNotFoundError(
-            f"{source} is neither a Parquet file, nor a folder or pattern with one. CSV files are filled one by one."
-        )
+        raise FileNotFoundError(f"{source} is neither a Parquet file nor a CSV file, nor a folder or pattern with one.")
+    _refuse_both(files)
     return root, files
+
+
+def _refuse_both(files: list[Path]) -> None:
+    csv = [file for file in files if is_csv(file)]
+    if csv and len(csv) < len(files):
+        other = next(file for file in files if not is_csv(file))
+        raise DataError(
+            f"{csv[0]} is a CSV file and {other} is not, and a table is made of files of one format. Fill them apart, "
+            f'with patterns such as "*{csv[0].suffix}" and "*{other.suffix}".'
+        )
 
 
 def _common(files: list[Path]) -> Path:
@@ -145,8 +188,8 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
-def parts_of(root: Path, files: Iterable[Path], part_rows: int = PART_ROWS) -> list[TablePart]:
-    """Cut files into parts of whole row groups.
+def parts_of(root: Path, files: Iterable[Path], part_rows: int = PART_ROWS) -> list[ParquetPart]:
+    """Cut Parquet files into parts of whole row groups.
 
     Parameters
     ----------
@@ -159,7 +202,7 @@ def parts_of(root: Path, files: Iterable[Path], part_rows: int = PART_ROWS) -> l
 
     Returns
     -------
-    list of TablePart
+    list of ParquetPart
         In the order of the rows. A file that is one part keeps its name; the parts of others are numbered.
 
     Raises
@@ -170,12 +213,19 @@ def parts_of(root: Path, files: Iterable[Path], part_rows: int = PART_ROWS) -> l
     return [part for file in files for part in _parts_of_file(root, file, part_rows)]
 
 
-def _parts_of_file(root: Path, file: Path, part_rows: int) -> list[TablePart]:
+@contextlib.contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """Raise `DataError` when a block cannot read a file."""
     try:
-        metadata = pq.read_metadata(file)
+        yield
     except (pa.ArrowException, OSError) as error:
         why = str(error).rstrip(". \n")
         raise DataError(f"{file} cannot be read as Parquet: {why}. Check the file, or leave it out.") from error
+
+
+def _parts_of_file(root: Path, file: Path, part_rows: int) -> list[ParquetPart]:
+    with _readable(file):
+        metadata = pq.read_metadata(file)
     cuts: list[tuple[list[int], int]] = [([], 0)]
     for group in range(metadata.num_row_groups):
         groups, n_rows = cuts[-1]
@@ -184,21 +234,60 @@ def _parts_of_file(root: Path, file: Path, part_rows: int) -> list[TablePart]:
             cuts.append(([group], size))
         else:
             cuts[-1] = ([*groups, group], n_rows + size)
-    below, codec = file.relative_to(root), ParquetSource.of(metadata).compression
-    keys = tuple((unquote(k), unquote(v)) for k, sign, v in (p.partition("=") for p in below.parts[:-1]) if sign)
+    codec, keys = ParquetSource.of(metadata).compression, keys_of(root, file)
     return [
-        TablePart(file, tuple(groups), _name(below, number, len(cuts)), n_rows, keys, codec)
+        ParquetPart(file, numbered_part(root, file, number, len(cuts)), n_rows, keys, tuple(groups), codec)
         for number, (groups, n_rows) in enumerate(cuts)
     ]
 
 
-def _name(below: Path, number: int, count: int) -> str:
+def keys_of(root: Path, file: Path) -> tuple[tuple[str, str], ...]:
+    """Return the names and values that the folders of a file say.
+
+    Parameters
+    ----------
+    root, file : Path
+        From `find_files`.
+
+    Returns
+    -------
+    tuple of (str, str)
+
+    Examples
+    --------
+    >>> keys_of(Path("in"), Path("in/year=2024/a.csv"))
+    (('year', '2024'),)
+    """
+    parts = (part.partition("=") for part in file.relative_to(root).parts[:-1])
+    return tuple((unquote(name), unquote(value)) for name, sign, value in parts if sign)
+
+
+def numbered_part(root: Path, file: Path, number: int, count: int) -> str:
+    """Return where a part of a file is written, below the folder of the result.
+
+    Parameters
+    ----------
+    root, file : Path
+        From `find_files`.
+    number, count : int
+        Of the part, and of all parts of the file; the only part keeps the name.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> numbered_part(Path("in"), Path("in/b/rows.csv"), 2, 9)
+    'b/rows-00002.csv'
+    """
+    below = file.relative_to(root)
     name = below if count == 1 else below.with_name(f"{below.stem}-{number:05d}{below.suffix}")
     return name.as_posix()
 
 
 def common_schema(files: Sequence[Path]) -> pa.Schema:
-    """Return the schema that all files have.
+    """Return the schema that all Parquet files have.
 
     Parameters
     ----------
@@ -248,7 +337,7 @@ def key_types(parts: Iterable[TablePart]) -> dict[str, pa.DataType]:
 
     Examples
     --------
-    >>> parts = [TablePart(Path("a"), (), "a", 0, (("year", value),)) for value in ("2024", NO_KEY)]
+    >>> parts = [TablePart(Path("a"), "a", 0, (("year", value),)) for value in ("2024", NO_KEY)]
     >>> key_types(parts)
     {'year': DataType(int64)}
     """
@@ -286,12 +375,12 @@ def with_keys(table: pa.Table, part: TablePart, types: Mapping[str, pa.DataType]
     return table
 
 
-def read_batches(part: TablePart, batch_rows: int = BATCH_ROWS) -> Iterator[tuple[pa.Table, bool]]:
-    """Read the rows of a part.
+def read_batches(part: ParquetPart, batch_rows: int = BATCH_ROWS) -> Iterator[tuple[pa.Table, bool]]:
+    """Read the rows of a part of a Parquet file.
 
     Parameters
     ----------
-    part : TablePart
+    part : ParquetPart
         From `parts_of`.
     batch_rows : int
         Rows a batch, at most.
@@ -303,7 +392,7 @@ def read_batches(part: TablePart, batch_rows: int = BATCH_ROWS) -> Iterator[tupl
     last : bool
         Whether a row group of the result ends with it.
     """
-    with pq.ParquetFile(part.source) as opened:
+    with _readable(part.source), pq.ParquetFile(part.source) as opened:
         if not part.groups:
             yield opened.schema_arrow.empty_table(), True
         for group in part.groups:
@@ -316,14 +405,14 @@ def read_batches(part: TablePart, batch_rows: int = BATCH_ROWS) -> Iterator[tupl
                 yield pa.Table.from_batches([batch]), last
 
 
-def write_batches(path: Path, part: TablePart, schema: pa.Schema, batches: Iterable[tuple[pa.Table, bool]]) -> int:
+def write_batches(path: Path, part: ParquetPart, schema: pa.Schema, batches: Iterable[tuple[pa.Table, bool]]) -> int:
     """Write a part, whole or not at all.
 
     Parameters
     ----------
     path : Path
         The file to make; folders are made too.
-    part : TablePart
+    part : ParquetPart
         Where the rows came from, whose compression is kept.
     schema : pyarrow.Schema
         Of the batches.
@@ -349,7 +438,7 @@ def write_batches(path: Path, part: TablePart, schema: pa.Schema, batches: Itera
 
 
 def write_draws(
-    paths: Sequence[Path], part: TablePart, schema: pa.Schema, batches: Iterable[Sequence[pa.Table]]
+    paths: Sequence[Path], part: ParquetPart, schema: pa.Schema, batches: Iterable[Sequence[pa.Table]]
 ) -> None:
     """Write several completed versions of a part at the same time.
 
@@ -357,7 +446,7 @@ def write_draws(
     ----------
     paths : sequence of Path
         A file for each version.
-    part : TablePart
+    part : ParquetPart
         Where the rows came from.
     schema : pyarrow.Schema
         Of the batches.

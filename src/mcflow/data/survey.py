@@ -95,6 +95,18 @@ class Survey:
                 self._show((name, key), _Witness(value, int(places[row]), None), table, row)
         self._keep(table, places, self.numbers(places))
 
+    def expect(self, total: int) -> None:
+        """Keep little more than a part's share of the sample, as the rest would be cut when the parts are merged.
+
+        Parameters
+        ----------
+        total : int
+            Rows of all parts of the table together.
+        """
+        enough = self.n_rows + 8 * self.n_rows**0.5 + 64  # eight deviations: one table in 10^15 would have too few
+        if total > enough:
+            self._limit = min(self._limit, int(2**64 * (enough / total)))
+
     def numbers(self, places: Array) -> npt.NDArray[np.uint64]:
         """Return the numbers of rows by their places in the table."""
         return hash_rows(places[:, None].astype(np.float64), self.seed)
@@ -148,7 +160,31 @@ class Survey:
             self._show(key, found, found.row)
             if isinstance(key[1], tuple):
                 self._levels.setdefault(key[0], set()).add(key[1][1])
+        self._forget_late_levels()
         self._keep(other._sample, other._places, other._numbers)
+
+    def _forget_late_levels(self) -> None:
+        """Show no more levels than one pass over all rows would: those that come first."""
+        for name, levels in self._levels.items():
+            if len(levels) > MOST_LEVELS + 1:
+                keys = [(name, ("level", level)) for level in levels]
+                keys.sort(key=lambda key: self._witnesses[key].place)
+                for key in keys[MOST_LEVELS + 1 :]:
+                    del self._witnesses[key]
+                    levels.remove(key[1][1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Put the rows of all witnesses into one table: each on its own would carry names and types along."""
+        rows = {shown.place: shown.row for shown in self._witnesses.values()}
+        order = {place: k for k, place in enumerate(rows)}
+        shown = {key: (found.value, found.place, order[found.place]) for key, found in self._witnesses.items()}
+        table = pa.concat_tables(rows.values()).unify_dictionaries().combine_chunks() if rows else None
+        return self.__dict__ | {"_witnesses": (shown, table)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        shown, table = state["_witnesses"]
+        found = {key: _Witness(value, place, table.slice(k, 1)) for key, (value, place, k) in shown.items()}
+        self.__dict__.update(state | {"_witnesses": found})
 
     @property
     def places(self) -> Array:
@@ -194,10 +230,11 @@ def _witnesses(column: pa.ChunkedArray, known: set[Any]) -> list[tuple[Any, Any,
         column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind):
         return _ends(column)
-    if len(known) > MOST_LEVELS:
+    if len(known) > MOST_LEVELS or pa.types.is_nested(kind):
         return []
     words = column.combine_chunks()
-    new = [level for level in words.unique().drop_null().to_pylist() if level not in known][: MOST_LEVELS + 1]
+    new = [level for level in words.unique().drop_null().to_pylist() if level not in known]
+    new = new[: MOST_LEVELS + 1 - len(known)]  # in the order of the rows, so that batches do not matter
     known.update(new)
     return [(("level", level), level, words.index(level).as_py()) for level in new]
 

@@ -11,6 +11,7 @@ __all__ = [
     "numbered",
     "read_table",
     "repeated",
+    "type_as_fitted",
     "with_twins",
     "write_table",
 ]
@@ -206,9 +207,35 @@ def as_fitted(source: TableFile, schema: TableSchema) -> TableFile:
 
 
 def _as_typed(typed: pa.ChunkedArray, text: pa.ChunkedArray, dtype: str) -> pa.ChunkedArray:
-    if dtype.startswith(_FRACTIONS) and pa.types.is_integer(typed.type):
-        return typed.cast(pa.float64())
-    return observed(text) if "string" in dtype and not pa.types.is_string(typed.type) else typed
+    kind = type_as_fitted(typed.type, dtype)
+    if kind == typed.type:
+        return typed
+    return observed(text) if pa.types.is_string(kind) else typed.cast(kind)
+
+
+def type_as_fitted(found: pa.DataType, dtype: str) -> pa.DataType:
+    """Return the type to read the cells of a CSV column with.
+
+    Parameters
+    ----------
+    found : pyarrow.DataType
+        What all its cells have.
+    dtype : str
+        The type of the column at the fit, in words.
+
+    Returns
+    -------
+    pyarrow.DataType
+        Fractions for whole numbers, or text for anything, where the fit had those.
+
+    Examples
+    --------
+    >>> type_as_fitted(pa.int64(), "double")
+    DataType(double)
+    """
+    if dtype.startswith(_FRACTIONS) and pa.types.is_integer(found):
+        return pa.float64()
+    return pa.string() if "string" in dtype else found
 
 
 def repeated(source: TableFile, times: int) -> TableFile:

@@ -1,7 +1,8 @@
 """Engines: the same fitted model on tables that do not fit in memory."""
 
+from mcflow.engines.jobs import FillJob, open_job
 from mcflow.engines.local import StreamOutcome, impute_dataset
 from mcflow.engines.local_fit import fit_dataset
 from mcflow.engines.scorer import Scorer
 
-__all__ = ["Scorer", "StreamOutcome", "fit_dataset", "impute_dataset"]
+__all__ = ["FillJob", "Scorer", "StreamOutcome", "fit_dataset", "impute_dataset", "open_job"]

@@ -1,4 +1,4 @@
-"""Fit on Parquet files of any size: a survey, all rows on disk in units, and batches from there."""
+"""Fit on Parquet or CSV files of any size: a survey, all rows on disk in units, and batches from there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from mcflow.data.parts import TablePart, common_schema, find_files, key_types, parts_of, read_batches, with_keys
+from mcflow.data.big_tables import open_table
 from mcflow.data.survey import SAMPLE_ROWS, Survey
 from mcflow.engines.pipeline import ahead
 from mcflow.imputers import MCFlowImputer
@@ -24,7 +24,7 @@ def fit_dataset(
     folder: str | Path | None = None,
     listen: Callable[[int, int], None] = lambda done, total: None,
 ) -> MCFlowImputer:
-    """Fit on Parquet files of any size.
+    """Fit on Parquet or CSV files of any size.
 
     Parameters
     ----------
@@ -50,12 +50,10 @@ def fit_dataset(
     units that H learns from, in float32. H then learns from shuffled batches of all rows. A table of no more than
     `sample_rows` rows is fitted in memory, as `MCFlowImputer.fit` does.
     """
-    root, files = find_files(source)
-    parts = parts_of(root, files)
-    common_schema(files)
-    total = sum(part.n_rows for part in parts)
+    whole = open_table(source)
+    total = whole.n_rows
     survey = Survey(n_rows=sample_rows, seed=0)
-    for first, table in _placed(parts):
+    for first, table in ahead(whole.rows()):
         survey.add(table, first)
         listen(first + table.num_rows, total)
     sample = survey.table()
@@ -65,17 +63,8 @@ def fit_dataset(
     taken = survey.places
 
     def rest() -> Iterator[pa.Table]:
-        for first, table in _placed(parts):
+        for first, table in ahead(whole.rows()):
             chosen = np.isin(np.arange(first, first + table.num_rows), taken)
             yield table.filter(pa.array(~chosen))
 
     return imputer.fit_stream(sample, rest, total - sample.num_rows, folder=folder)
-
-
-def _placed(parts: list[TablePart]) -> Iterator[tuple[int, pa.Table]]:
-    """Yield batches of rows with the place of their first row in the whole table, and the columns of folders."""
-    first, types = 0, key_types(parts)
-    for part in parts:
-        for batch, _ in ahead(read_batches(part)):
-            yield first, with_keys(batch, part, types)
-            first += batch.num_rows

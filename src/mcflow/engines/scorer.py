@@ -69,6 +69,21 @@ class Scorer:
         """
         return cls(load_table_model(path, device=device))
 
+    def in_order(self, table: pa.Table) -> pa.Table:
+        """Put columns into the order of the fit, where they are the same ones.
+
+        Parameters
+        ----------
+        table : pyarrow.Table
+            Rows to fill.
+
+        Returns
+        -------
+        pyarrow.Table
+        """
+        names = [str(column.name) for column in self.imputer.schema_.columns]
+        return table.select(names) if sorted(names) == sorted(table.column_names) else table
+
     def schema(self, given: pa.Schema) -> pa.Schema:
         """Return names and types of what `fill` makes of tables of a schema.
 

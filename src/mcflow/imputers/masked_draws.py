@@ -13,6 +13,7 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
+from mcflow.config import BATCH_ROWS
 from mcflow.data.constraints import fold
 from mcflow.data.grids import TableGrid
 from mcflow.data.schema import LEVEL_KINDS, Column
@@ -128,11 +129,14 @@ class MaskedDraws:
         return np.clip(scores, -FARTHEST, FARTHEST)
 
     def _parts(self, values: FloatArray) -> list[Array]:
-        """Return the rows with holes, in parts for the threads."""
-        holed = np.flatnonzero(np.isnan(values).any(axis=1))
-        shared_out = math.ceil(len(holed) / torch.get_num_threads())
-        size = max(1, min(self._rows_at_once(), max(shared_out, FEW_ROWS)))
-        return [holed[first : first + size] for first in range(0, len(holed), size)]
+        """Return the rows with holes, in parts for the threads; none of a part is in another block than the others."""
+        parts = []
+        for begin in range(0, len(values), BATCH_ROWS):
+            holed = begin + np.flatnonzero(np.isnan(values[begin : begin + BATCH_ROWS]).any(axis=1))
+            shared_out = math.ceil(len(holed) / torch.get_num_threads())
+            size = max(1, min(self._rows_at_once(), max(shared_out, FEW_ROWS)))
+            parts += [holed[first : first + size] for first in range(0, len(holed), size)]
+        return parts
 
     def _rows_at_once(self) -> int:
         mapper = self.stages[0].mapper

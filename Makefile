@@ -67,7 +67,7 @@ format: $(STAMP)-dev ## put the code into the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and docs/performance.md
+speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and the pages of docs
 	$(BIN)/python speed/epoch.py
 	$(BIN)/python speed/letter.py || test -z "$(MCFLOW_DATA)"
 	$(BIN)/python speed/adult.py || test -z "$(MCFLOW_DATA)"
@@ -77,6 +77,10 @@ speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and docs/p
 	$(BIN)/python speed/draws.py || test -z "$(MCFLOW_DATA)"
 	$(BIN)/python speed/images.py
 	$(BIN)/python speed/evaluate.py || test -z "$(MCFLOW_DATA)"
+	$(BIN)/python speed/parallel.py
+	$(BIN)/python speed/ray_fill.py
+	$(BIN)/python speed/streams.py || test -z "$(MCFLOW_DATA)"
+	$(BIN)/python speed/sizing.py
 
 bench: $(STAMP)-bench ## measure the paper's Table 1 into benchmarks/results and README.md; stop and resume at will
 	$(BIN)/mcflow benchmark tables --output benchmarks/results --readme README.md $(BENCH_FLAGS)

@@ -129,7 +129,7 @@ def test_hidden_cell_never_reaches_its_own_answer(monkeypatch) -> None:
             overlaps.append(int((hidden[-1] & shown.bool()).sum()))
         return forward(units, shown)
 
-    monkeypatch.setattr(trainer, "_hidden", lambda seen: hidden.append(choose(seen)) or hidden[-1])
+    monkeypatch.setattr(trainer, "_hidden", lambda seen, n_rows: hidden.append(choose(seen, n_rows)) or hidden[-1])
     monkeypatch.setattr(trainer.mapper, "forward", watching)
     trainer.train()
     assert sum(int(cells.sum()) for cells in hidden) > 50

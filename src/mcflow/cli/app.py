@@ -12,6 +12,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 import mcflow
+from mcflow.cli.torchrun import check_command, speaker
 from mcflow.errors import McflowError, OutputError, ParameterError, TrainingError
 
 #: What each exit code means; the first class that fits an error decides.
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
+            check_command(given)
             app(given, exit_on_error=False, print_error=True, result_action="return_value")
     except CycloptsError:
         return 2
@@ -84,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
         stopped = "stopped; with --checkpoint-dir a fit goes on where it was"
         words = str(error) or (stopped if isinstance(error, KeyboardInterrupt) else type(error).__name__)
-        print(f"mcflow: {words}", file=sys.stderr)
+        print(f"mcflow: {speaker()}{words}", file=sys.stderr)
         return code
     return 0
 

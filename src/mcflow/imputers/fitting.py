@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["choose_device", "fit_seed", "listeners"]
+__all__ = ["check_same", "choose_device", "fit_seed", "listeners"]
 
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from mcflow.errors import ParameterError
+from mcflow.errors import DataError, ParameterError
 from mcflow.random import seed_from
 from mcflow.training import Callback, Checkpointer, progress_listeners
 from mcflow.training.checkpoint import fingerprint
+from mcflow.training.parallel import Workers
 from mcflow.typing import Array, RandomState
 
 
@@ -59,6 +60,29 @@ def fit_seed(random_state: RandomState, checkpoint_dir: str | Path | None) -> in
     if random_state is None and checkpoint_dir is not None:
         found = Checkpointer.seed_in(Path(checkpoint_dir))
     return seed_from(random_state) if found is None else found
+
+
+def check_same(workers: Workers, values: Array, said: dict[str, Any]) -> None:
+    """Raise `DataError` when the workers of a fit do not have the same table and settings.
+
+    Parameters
+    ----------
+    workers : Workers
+        All of them call this.
+    values : ndarray
+        What is learned from.
+    said : dict
+        Everything else that decides the fit.
+    """
+    if workers.alone:
+        return
+    found = workers.gather(fingerprint(values, said))
+    other = [rank + 1 for rank, one in enumerate(found) if one != found[0]]
+    if other:
+        raise DataError(
+            f"Worker {other[0]} of {workers.number} has another table than the first one, or other settings. "
+            "Give all of them the same."
+        )
 
 
 def listeners(

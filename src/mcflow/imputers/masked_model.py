@@ -29,6 +29,7 @@ from mcflow.training.callbacks import Callback, closing_all, tell_phase
 from mcflow.training.density import draw, fit_density, log_density
 from mcflow.training.hidden import HiddenTrainer
 from mcflow.training.history import History
+from mcflow.training.parallel import ALONE, Workers
 from mcflow.training.predictive import Predictive
 from mcflow.training.sizes import fitting
 from mcflow.training.threads import map_on_threads
@@ -179,8 +180,15 @@ class MaskedModel(MaskedDraws):
         device: torch.device,
         callbacks: Sequence[Callback] = (),
         more: MoreRows | None = None,
+        *,
+        workers: Workers = ALONE,
     ) -> None:
-        """Learn from codes with holes, NaN where missing; H also from more rows, which begin with these."""
+        """Learn from codes with holes, NaN where missing; H also from more rows, which begin with these.
+
+        All workers teach H together. The first one does the rest, and all have the model in the end.
+        """
+        if more is not None:
+            self.start = time.perf_counter()  # a limit of time is one of learning: to read all rows comes on top
         exact = self.grid.units(values)
         self.blend.means = np.nanmean(exact, axis=0)
         units = torch.from_numpy(np.nan_to_num(exact, copy=False).astype(np.float32)).to(device)
@@ -195,14 +203,27 @@ class MaskedModel(MaskedDraws):
         flow, mapper = stage.flow.to(device), stage.mapper.to(device)
         with closing_all(callbacks):
             rows = MoreRows(units, seen) if more is None else more
-            trainer = self._fit_mapper(values, mapper, rows, streams=streams, callbacks=callbacks)
-            tell_phase(callbacks, "calibrating")
-            self._judge(values, trainer, streams.fill)
-            if self.calibration is not None:
-                flow.standardise(torch.from_numpy(self.calibration.scale))
-            tell_phase(callbacks, "fitting the density")
-            self._fit_flow(MaskedStage(flow, mapper), units, seen, streams)
-        self.history, self.stages = trainer.history, [MaskedStage(flow, mapper)]
+            trainer = self._fit_mapper(values, mapper, rows, streams=streams, callbacks=callbacks, workers=workers)
+            self.history, self.stages = trainer.history, [MaskedStage(flow, mapper)]
+            if workers.is_first:
+                tell_phase(callbacks, "calibrating")
+                self._judge(values, trainer, streams.fill)
+                if self.calibration is not None:
+                    flow.standardise(torch.from_numpy(self.calibration.scale))
+                tell_phase(callbacks, "fitting the density")
+                self._fit_flow(self.stages[0], units, seen, streams)
+            self._take_from_first(workers, device)
+
+    def _take_from_first(self, workers: Workers, device: torch.device) -> None:
+        """Be what the first worker's model is."""
+        if workers.alone:
+            return
+        arrays, history = workers.from_first((self.tensors(), self.history.to_dict()) if workers.is_first else ({}, {}))
+        if not workers.is_first:
+            header = {"seed": self.seed, "n_stages": len(self.stages)}
+            model = MaskedModel.from_tensors(arrays, list(self.columns), self.settings, header, device)
+            self.blend, self.calibration, self.stages = model.blend, model.calibration, model.stages
+            self.history, self._elder = History.from_dict(history), None
 
     def _fit_mapper(
         self,
@@ -212,10 +233,11 @@ class MaskedModel(MaskedDraws):
         *,
         streams: Streams,
         callbacks: Sequence[Callback],
+        workers: Workers,
     ) -> HiddenTrainer:
         """Train H on hidden cells, for its share of the time; return what knows the cells that were held out."""
         limit = self.settings.train.max_time
-        if self._elder is None:
+        if self._elder is None and workers.is_first:
             tell_phase(callbacks, "preparing")
             self.blend.factor(values, self.seed, self.start + FACTORED_SHARE * limit if limit else None)
         left = self.start + limit - time.perf_counter()
@@ -225,6 +247,7 @@ class MaskedModel(MaskedDraws):
             callbacks=callbacks,
             seconds=seconds,
             held_among=len(values),
+            workers=workers,
         )
         trainer.train()
         mapper.eval()

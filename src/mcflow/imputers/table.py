@@ -22,13 +22,14 @@ from mcflow.data.frames import read_frame
 from mcflow.data.schema import LEVEL_KINDS, Column
 from mcflow.errors import DataError, McflowWarning, ParameterError
 from mcflow.imputers.base import TableImputer
-from mcflow.imputers.fitting import choose_device, fit_seed, listeners
+from mcflow.imputers.fitting import check_same, choose_device, fit_seed, listeners
 from mcflow.imputers.masked_model import AGAIN_SHARE, MaskedModel
 from mcflow.imputers.model import FlowModel
 from mcflow.imputers.streamed import RestOfRows
 from mcflow.imputers.uncertainty import UncertaintyMixin
 from mcflow.random import Streams, seed_from
 from mcflow.training import Callback, progress_listeners
+from mcflow.training.parallel import Workers, current
 from mcflow.typing import FloatArray, RandomState
 
 #: Parameters that the default preset has no use for.
@@ -260,12 +261,13 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
     ) -> None:
         settings = resolve(self.preset, **{name: getattr(self, name) for name in OVERRIDES})
         settings = _with_time(settings, self.n_models)
-        seed = fit_seed(self.random_state, self.checkpoint_dir)
+        workers = current()
+        seed = workers.from_first(fit_seed(self.random_state, self.checkpoint_dir))
         streams = Streams(seed)
         model = _prepared(values, columns, box, seed=seed, settings=settings, rest=rest)
         model.calibrates = self.calibrate
         settings = model.settings
-        self._check_preset(model)
+        self._check_preset(model, workers)
         earlier = getattr(self, "model_", None)
         if self.warm_start and isinstance(model, MaskedModel) and isinstance(earlier, MaskedModel):
             model.go_on_from(earlier)
@@ -273,11 +275,13 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
             said: dict[str, Any] = {"kinds": [c.kind for c in columns], "bounds": [bound.tolist() for bound in box]}
             said |= {"seed": seed, "settings": settings.to_dict()}
             said |= {} if rest is None else {"more": rest.n_rows}
-            callbacks = self._listeners(values, said)
+            check_same(workers, values, said)
+            callbacks = self._listeners(values, said) if workers.is_first else []
+            together = {} if workers.alone else {"workers": workers}
             with contextlib.ExitStack() as stack:
-                more = {} if rest is None else {"more": stack.enter_context(rest.encoded(values, model.grid))}
-                model.fit(values, streams, choose_device(self.device), callbacks, **more)
-        others = self._fit_others(model, values, seed) if columns else []
+                more = {} if rest is None else {"more": stack.enter_context(rest.encoded(values, model.grid, workers))}
+                model.fit(values, streams, choose_device(self.device), callbacks, **more, **together)
+        others = self._fit_others(model, values, seed, workers) if columns else []
         # Assigned at the end: a fit that fails leaves an earlier one as it was.
         self.model_, self.other_models_, self.settings_, self.seed_ = model, others, settings, seed
         self.history_, self.stages_ = model.history, model.stages
@@ -287,21 +291,28 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         """Return who hears of the fit."""
         return listeners(self.verbose, self.checkpoint_dir, values, said)
 
-    def _fit_others(self, first: Any, values: FloatArray, seed: int) -> list[Any]:
+    def _fit_others(self, first: Any, values: FloatArray, seed: int, workers: Workers) -> list[Any]:
         """Fit the models after the first, each on rows drawn with replacement."""
         others = []
+        together = {} if workers.alone else {"workers": workers}
         for k in range(1, self.n_models):
             own_seed = seed_from(np.random.default_rng([seed, k]))
             other = first.again(own_seed)
             other.calibrates = False
             sample = _resampled(values, np.random.default_rng(own_seed))
-            other.fit(sample, Streams(own_seed), choose_device(self.device), progress_listeners(self.verbose))
+            callbacks = progress_listeners(self.verbose) if workers.is_first else []
+            other.fit(sample, Streams(own_seed), choose_device(self.device), callbacks, **together)
             others.append(other)
         return others
 
-    def _check_preset(self, model: FlowModel | MaskedModel) -> None:
+    def _check_preset(self, model: FlowModel | MaskedModel, workers: Workers) -> None:
         """Say which parameters the preset has no use for."""
         if not isinstance(model, MaskedModel):
+            if not workers.alone:
+                raise ParameterError(
+                    f"The preset 'paper' is fitted by one process, and there are {workers.number}: its steps are too "
+                    "small to be shared. Use preset='default', or start a single process."
+                )
             if self.warm_start:
                 raise ParameterError("warm_start=True needs preset='default'. Leave one of them out.")
             return

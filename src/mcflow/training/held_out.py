@@ -19,6 +19,7 @@ from mcflow.errors import McflowWarning, TrainingError
 from mcflow.random import Streams
 from mcflow.training.callbacks import Callback
 from mcflow.training.history import Epoch, History
+from mcflow.training.parallel import ALONE, GradientMean, Workers
 from mcflow.training.schedule import cosine
 from mcflow.typing import Array, Header
 
@@ -53,6 +54,8 @@ class HeldOutTrainer(abc.ABC):
         Told of the beginning, of every epoch and of the end.
     seconds : float, optional
         That it may take, 0 for no limit; the settings' own limit when not given.
+    workers : Workers
+        The processes that take each step together.
 
     Attributes
     ----------
@@ -69,16 +72,20 @@ class HeldOutTrainer(abc.ABC):
         *,
         callbacks: Sequence[Callback] = (),
         seconds: float | None = None,
+        workers: Workers = ALONE,
     ) -> None:
         self.settings, self.network, self.callbacks, self.streams = settings, mapper, callbacks, streams
         self.n_rows = n_rows
-        self._time = settings.train.max_time if seconds is None else seconds
+        self.workers = workers
+        self._time = workers.from_first(settings.train.max_time if seconds is None else seconds)
         self.history = History()
         self.epoch, self._start, self._told = 0, time.perf_counter(), time.perf_counter()
         self.rate = settings.train.learning_rate
         self.restarts = 0
         self._order = torch.zeros(0, dtype=torch.int64)
         self._first = copy.deepcopy(mapper.state_dict())
+        self._together = None if workers.alone else GradientMean(workers, list(mapper.parameters()))
+        self._passed = 0.0
         self._begin()
 
     @abc.abstractmethod
@@ -109,6 +116,7 @@ class HeldOutTrainer(abc.ABC):
         self._start = self._told = time.perf_counter()
         for callback in self.callbacks:
             callback.on_begin(self)
+        self._follow_the_first()
         while not self.history.ending:
             self._run_epoch()
             for callback in self.callbacks:
@@ -117,11 +125,27 @@ class HeldOutTrainer(abc.ABC):
         for callback in self.callbacks:
             callback.on_end(self)
 
+    def _follow_the_first(self) -> None:
+        """Begin where the first worker does, which may have gone on from a checkpoint."""
+        if not self.workers.alone:
+            header, arrays = self.workers.from_first(self.capture())
+            if not self.workers.is_first:
+                self.restore(header, arrays)
+            self._passed = header["seconds"]
+
+    def _seconds(self) -> float:
+        """Return the seconds since the fit began, by the clock of the first worker when all last met."""
+        return time.perf_counter() - self._start if self.workers.alone else self._passed
+
+    def _own_clock(self) -> float:
+        """Return what this worker adds to the seconds that all go by: those of the first one alone count."""
+        return time.perf_counter() - self._start if self.workers.is_first else 0.0
+
     def progress(self, share_of_epoch: float = 0.0) -> float:
         """Return how much of the fit is done, by epochs or by time, whichever is further."""
         config = self.settings.train
         by_epochs = (self.epoch + share_of_epoch) / config.max_epochs
-        by_time = (time.perf_counter() - self._start) / self._time if self._time else 0.0
+        by_time = self._seconds() / self._time if self._time else 0.0
         return min(1.0, max(by_epochs, by_time))
 
     def _run_epoch(self) -> None:
@@ -136,7 +160,7 @@ class HeldOutTrainer(abc.ABC):
         error = self._look() if ends or done >= self.next_look else None
         self.history.epochs.append(Epoch(self.epoch, 0.0, loss, 0, time.perf_counter() - start, error))
         if ends:
-            late = self._time > 0 and time.perf_counter() - self._start >= self._time
+            late = self._time > 0 and self._seconds() >= self._time
             self.history.ending = "held_out" if done < 1 else "max_time" if late else "max_epochs"
         elif error is not None:
             self.next_look = done + 1 / LOOKS
@@ -188,14 +212,41 @@ class HeldOutTrainer(abc.ABC):
             group["lr"] = max(rate, 1e-3 * self.rate)
         return done
 
-    def _update(self, loss: Tensor, largest: float) -> Tensor:
-        """Move the weights against the gradient of a loss, of which the norm is at most `largest`."""
+    def _update(self, loss: Tensor | None, largest: float, n_cells: int = 1) -> Tensor:
+        """Move the weights against the gradient of a loss, of which the norm is at most `largest`; return the loss.
+
+        With several workers it is the mean of all their losses by their cells; None is for nothing to learn from.
+        """
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.network.parameters(), largest)
+        learned = self._backward(loss, largest, n_cells)
+        if learned is None:
+            return torch.zeros(())
         self.optimiser.step()
-        learned: Tensor = loss.detach().cpu()
         return learned
+
+    def _backward(self, loss: Tensor | None, largest: float, n_cells: int) -> Tensor | None:
+        """Set the gradients; return the loss of all workers, None if none of them has one."""
+        if self._together is None:
+            if loss is None:
+                return None
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.network.parameters(), largest)
+            learned: Tensor = loss.detach().cpu()
+            return learned
+        if loss is not None:
+            (loss * n_cells).backward()
+        part = 0.0 if loss is None else n_cells * float(loss.detach())
+        n_all, total, self._passed = self._together.average(largest, n_cells, part, self._own_clock())
+        return torch.tensor(total / n_all) if n_all else None
+
+    def _mean(self, errors: Tensor) -> float | None:
+        """Return the mean over the errors of all workers, None if there are none."""
+        if self.workers.alone:
+            return float(errors.mean()) if len(errors) else None
+        sums = torch.tensor([len(errors), float(errors.double().sum()), self._own_clock()], dtype=torch.float64)
+        self.workers.add_up(sums)
+        n_all, total, self._passed = sums.tolist()
+        return total / n_all if n_all else None
 
     def _look(self) -> float | None:
         """Measure the held-out cells, and keep the weights if they never did better; return the error, if any."""
@@ -269,4 +320,4 @@ class HeldOutTrainer(abc.ABC):
             self.optimiser.state[weight] = {n: t if n == "step" else t.to(weight.device) for n, t in found.items()}
         self.streams.order.set_state(tensors["order"])
         self.history = History.from_dict(header["history"])
-        self._start = time.perf_counter() - header["seconds"]
+        self._start, self._passed = time.perf_counter() - header["seconds"], header["seconds"]

@@ -15,6 +15,7 @@ from mcflow.latent.masked import Answer, MaskedMapper, cross_entropy
 from mcflow.random import Streams
 from mcflow.training.callbacks import Callback
 from mcflow.training.held_out import HeldOutTrainer
+from mcflow.training.parallel import ALONE, Workers
 from mcflow.training.patterns import patterns_of
 
 #: Rows in which cells are held out, at most.
@@ -117,6 +118,8 @@ class HiddenTrainer(HeldOutTrainer):
         That it may take, 0 for no limit; the settings' own limit when not given.
     held_among : int, optional
         Cells are held out of this many first rows; of all when not given.
+    workers : Workers
+        The processes that take each step together.
 
     Attributes
     ----------
@@ -137,13 +140,17 @@ class HiddenTrainer(HeldOutTrainer):
         callbacks: Sequence[Callback] = (),
         seconds: float | None = None,
         held_among: int | None = None,
+        workers: Workers = ALONE,
     ) -> None:
-        super().__init__(settings, mapper, len(units), streams, callbacks=callbacks, seconds=seconds)
+        super().__init__(
+            *(settings, mapper, len(units), streams), callbacks=callbacks, seconds=seconds, workers=workers
+        )
         self.mapper, self.units, self.seen = mapper, units, seen
         self._patterns = patterns_of(seen)
         share, n_members = settings.train.held_share, mapper.n_members
         self.held = HeldCells(seen, share, n_members, streams.order, among=held_among, patterns=self._patterns)
-        self._known = _targets(mapper, units) if units.numel() <= KNOWN_CELLS else None
+        few = held_among in (None, len(units)) and units.numel() <= KNOWN_CELLS  # rows on disk are to stay there
+        self._known = _targets(mapper, units) if few else None
 
     def _shuffled(self) -> Tensor:
         members = range(self.mapper.n_members)
@@ -151,19 +158,21 @@ class HiddenTrainer(HeldOutTrainer):
 
     def _step(self, batch: Tensor) -> Tensor:
         """Hide cells of the rows at `batch`, of shape (n_members, n_rows), and learn them."""
-        batch = batch.to(self.units.device)
+        n_rows = batch.shape[1]
+        batch = batch[:, self.workers.part(n_rows)].to(self.units.device)
         seen = self.seen[batch] & ~self.held.of(batch)
-        hidden, units = self._hidden(seen), self.units[batch]
+        hidden, units = self._hidden(seen, n_rows), self.units[batch]
         shown = (seen & ~hidden).to(units.dtype)
         hidden = hidden if self.settings.train.hide_share else seen
+        largest = 1 / math.sqrt(self.mapper.n_members)
         if not bool(hidden.any()):
-            return torch.zeros(())
+            return self._update(None, largest, 0)
         answer = self.mapper(units, shown)
         below, share = self._targets(batch, units)
         loss = cross_entropy(answer.logits[hidden], below[hidden].long(), share[hidden])
         missed = answer.direct[hidden] - units[hidden].clamp(-FAR, FAR)
         loss = loss + DIRECT_WEIGHT * missed.square().mean()
-        return self._update(loss, 1 / math.sqrt(self.mapper.n_members))
+        return self._update(loss, largest, len(missed))
 
     def _targets(self, batch: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
         """Return between which points the cells of a batch are, and where."""
@@ -171,30 +180,39 @@ class HiddenTrainer(HeldOutTrainer):
             return _targets(self.mapper, units)
         return self._known[0][batch], self._known[1][batch]
 
-    def _hidden(self, seen: Tensor) -> Tensor:
-        """Choose cells to hide among the seen ones: single ones, or those that another row has not."""
-        chances = torch.rand(seen.shape, generator=self.streams.order).to(seen.device)
+    def _hidden(self, seen: Tensor, n_rows: int | None = None) -> Tensor:
+        """Choose cells to hide among the seen ones: single ones, or those that another row has not.
+
+        Numbers are drawn for all rows of the batch, `n_rows`, so that all workers draw the same.
+        """
+        shape = (len(seen), seen.shape[1] if n_rows is None else n_rows)
+        mine = self.workers.part(shape[1])
+        chances = torch.rand((*shape, seen.shape[2]), generator=self.streams.order)[:, mine].to(seen.device)
         share = self.settings.train.hide_share
         hidden = (chances < share) & seen
         if self._patterns is None or not share:
             return hidden
-        takes, pattern = _taken(self._patterns, seen.shape[:-1], TAKEN, self.streams.order)
+        takes, pattern = (drawn[:, mine] for drawn in _taken(self._patterns, shape, TAKEN, self.streams.order))
         other = (pattern | (chances < BESIDES * share)) & seen
         return torch.where(takes & other.any(-1, keepdim=True), other, hidden)
 
     def _held_error(self) -> float | None:
-        histogram, direct, truth = self.held_answers()
+        *answers, truth = self._answers(self.workers.part(len(self.held.rows)))
         truth = truth.clamp(-FAR, FAR)  # a few cells far out would decide alone
-        error = min(float((histogram - truth).square().mean()), float((direct - truth).square().mean()))
-        return error if len(truth) else None
+        histogram, direct = (self._mean((answer - truth).square()) for answer in answers)
+        return None if histogram is None or direct is None else min(histogram, direct)
 
     def held_answers(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return both estimates of the held-out cells and their truth, each of shape (n_held_cells,)."""
+        return self._answers(slice(None))
+
+    def _answers(self, some: slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the same of some of the rows."""
         parts = [
             torch.stack((self.mapper.means(answer.logits), answer.direct, units))
-            for answer, units, _ in self._held_looks()
+            for answer, units, _ in self._held_looks(some)
         ]
-        histogram, direct, truth = torch.cat(parts, 2)[:, self.held.cells]
+        histogram, direct, truth = torch.cat(parts, 2)[:, self.held.cells[:, some]]
         return histogram, direct, truth
 
     def held_chances(self) -> Tensor:
@@ -206,19 +224,19 @@ class HiddenTrainer(HeldOutTrainer):
                 parts[member].append(answer.logits[member][held[member]].softmax(-1))
         return torch.cat([part for of_member in parts for part in of_member])
 
-    def _held_looks(self) -> Iterator[tuple[Answer, Tensor, Tensor]]:
+    def _held_looks(self, some: slice = slice(None)) -> Iterator[tuple[Answer, Tensor, Tensor]]:
         """Ask H of the rows with held-out cells, some at a time; yield its answer, their units and those cells."""
         self.mapper.eval()
         with torch.inference_mode():
             for rows, held in zip(
-                self.held.rows.split(ROWS_AT_ONCE), self.held.cells.split(ROWS_AT_ONCE, 1), strict=True
+                self.held.rows[some].split(ROWS_AT_ONCE), self.held.cells[:, some].split(ROWS_AT_ONCE, 1), strict=True
             ):
                 units = self.units[rows].expand(self.mapper.n_members, -1, -1)
                 yield self.mapper(units, (self.seen[rows] & ~held).to(units.dtype)), units, held
         self.mapper.train()
 
 
-def _taken(patterns: Tensor, shape: torch.Size, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _taken(patterns: Tensor, shape: Sequence[int], share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw for each row whether it takes a pattern, and which."""
     chosen = torch.randint(len(patterns), shape, generator=generator).to(patterns.device)
     takes = torch.rand((*shape, 1), generator=generator).to(patterns.device) < share

@@ -99,8 +99,8 @@ def _connect(ray: Any, address: str, cpus: int | None) -> None:
         if _asks_for_token(error):
             raise EngineError(
                 f"The Ray cluster at {address!r} asks for a token, and none or another one was given. Set "
-                "RAY_AUTH_MODE=token; Ray then takes the token from ~/.ray/auth_token, where `ray start` wrote it on the "
-                "first machine, or from the file that RAY_AUTH_TOKEN_PATH names."
+                "RAY_AUTH_MODE=token; Ray then takes the token from ~/.ray/auth_token, where `ray start` wrote it on "
+                "the first machine, or from the file that RAY_AUTH_TOKEN_PATH names."
             ) from error
         why = str(error).strip().partition("\n")[0].rstrip(". ")
         raise EngineError(

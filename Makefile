@@ -43,7 +43,7 @@ demo: $(STAMP)-core ## fill the NHANES table that ships with the package
 	$(BIN)/mcflow demo --output build/nhanes_filled.parquet
 
 test: lint browser ## lint, types, import layers, and the tests with coverage
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --cov --cov-report=term
 
 test-slow: $(STAMP)-dev browser ## the tests that take minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow

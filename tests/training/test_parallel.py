@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import socket
 import subprocess
 import sys
@@ -400,7 +401,57 @@ def test_slots_when_there_is_no_room_then_are_not_made(monkeypatch) -> None:
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     assert shared._made(1 << 20) is None
-    assert shared._mapped("/not/there", 8) is None
+    assert shared._opened("/not/there") is None
+
+
+class Neighbour(Workers):
+    """One of two workers, in a thread of this process."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.number, self.rank = 2, rank
+
+
+def two_slots(tmp_path: Path) -> list[shared.SharedSlots]:
+    path = tmp_path / "memory"
+    path.write_bytes(bytes(shared._size(2, 5)))
+    return [shared.SharedSlots(shared._opened(str(path)), Neighbour(rank), 5) for rank in range(2)]
+
+
+@pytest.mark.skipif(platform.machine() not in shared.IN_ORDER, reason="this machine meets by torch's connections")
+def test_slots_when_all_have_written_give_sums_turn_after_turn(tmp_path) -> None:
+    slots = two_slots(tmp_path)
+
+    def work(rank: int) -> list[tuple[list[float], list[float]]]:
+        found = []
+        for turn in range(50):
+            slots[rank].mine().copy_(torch.arange(5.0) * (rank + 1) + turn)
+            time.sleep(0.001 * (turn % 3) * rank)
+            found.append((slots[rank].meet([rank + 1.0, turn]), slots[rank].total().tolist()))
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(work, range(2))
+    assert first == second
+    assert first == [([3.0, 2.0 * turn], [3.0 * k + 2 * turn for k in range(5)]) for turn in range(50)]
+
+
+@pytest.mark.skipif(platform.machine() not in shared.IN_ORDER, reason="this machine meets by torch's connections")
+def test_slots_when_another_worker_has_left_then_nobody_waits_for_it(tmp_path) -> None:
+    first, second = two_slots(tmp_path)
+    second.close()
+    second.close()  # once is enough
+    begun = time.monotonic()
+    with pytest.raises(TrainingError, match="lost the others"), first._workers.in_touch():
+        first.meet([1.0])
+    assert time.monotonic() - begun < 30
+
+
+def test_slots_when_the_machine_writes_out_of_order_then_meet_by_connections(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    first, _ = two_slots(tmp_path)
+    monkeypatch.setattr(first._workers, "add_up", lambda numbers: numbers.mul_(2))
+    assert first.meet([1.0, 4.0]) == [2.0, 8.0]
 
 
 def test_mean_of_gradients_counts_workers_by_their_weights(monkeypatch) -> None:

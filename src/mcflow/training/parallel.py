@@ -28,7 +28,7 @@ __all__ = ["ALONE", "GradientMean", "Workers", "current", "joined", "torchrun"]
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -74,6 +74,7 @@ class Workers:
 
     def __init__(self, group: ProcessGroup | None = None) -> None:
         self._group = group
+        self._leaving: list[Callable[[], None]] = []
         self.number = 1 if group is None else distributed.get_world_size(group)
         self.rank = 0 if group is None else distributed.get_rank(group)
 
@@ -122,7 +123,7 @@ class Workers:
         if self.alone:
             return thing
         things = [thing if self.is_first else None]
-        with self._in_touch():
+        with self.in_touch():
             distributed.broadcast_object_list(things, 0, group=self._group, device=torch.device("cpu"))
         return things[0]  # type: ignore[return-value]
 
@@ -140,7 +141,7 @@ class Workers:
         """
         found: list[Any] = [thing] * self.number
         if not self.alone:
-            with self._in_touch():
+            with self.in_touch():
                 distributed.all_gather_object(found, thing, group=self._group)
         return found
 
@@ -153,11 +154,37 @@ class Workers:
             Of the same shape and type in all of them.
         """
         if not self.alone:
-            with self._in_touch():
+            with self.in_touch():
                 distributed.all_reduce(numbers, group=self._group)
 
+    def on_leaving(self, act: Callable[[], None]) -> None:
+        """Have something done when this worker leaves the block of `joined`, whether the fit went well or not.
+
+        Parameters
+        ----------
+        act : callable
+            Without parameters.
+        """
+        self._leaving.append(act)
+
+    def leave(self) -> None:
+        """Do what was to be done when this worker leaves."""
+        while self._leaving:
+            self._leaving.pop()()
+
     @contextlib.contextmanager
-    def _in_touch(self) -> Iterator[None]:
+    def in_touch(self) -> Iterator[None]:
+        """Say that the others were lost when something inside the block fails.
+
+        Yields
+        ------
+        None
+
+        Raises
+        ------
+        TrainingError
+            In place of RuntimeError.
+        """
         try:
             yield
         except RuntimeError as error:
@@ -215,6 +242,7 @@ def joined(timeout: timedelta = TIMEOUT) -> Iterator[Workers]:
         workers.gather(None)  # nobody leaves while another one still needs it
     finally:
         _CURRENT.reset(token)
+        workers.leave()
         workers._group = None
         distributed.destroy_process_group(group)
 
@@ -283,7 +311,7 @@ class GradientMean:
 
     Notes
     -----
-    Workers of one machine add gradients up in shared memory, which takes a quarter of the time that a connection to
+    Workers of one machine add gradients up in shared memory, which takes a fraction of the time that a connection to
     the same machine does. Others send them in one piece.
     """
 
@@ -316,9 +344,9 @@ class GradientMean:
             sums: list[float] = flat[-1 - len(numbers) :].tolist()
         else:
             torch.cat(list(self._gradients()), out=self._slots.mine())
-            small = torch.tensor([weight, *numbers], dtype=torch.float64)
-            self._workers.add_up(small)  # nobody has the sums before all have written
-            sums, flat = small.tolist(), self._slots.total()
+            with self._workers.in_touch():
+                sums = self._slots.meet([weight, *numbers])
+            flat = self._slots.total()
         flat = flat[: sum(self._sizes)]
         length = float(torch.linalg.vector_norm(flat))
         flat.mul_(min(1 / (sums[0] or 1.0), largest / (length + TINY)))

@@ -247,6 +247,7 @@ impute_dataset(sys.argv[2], sys.argv[3], scorer, part_rows=120)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kill -9 is of POSIX")
 def test_killed_run_leaves_no_half_part_and_goes_on_to_the_same_bytes(scorer, tmp_path) -> None:
     source, model = write(tmp_path / "rows.csv", text(1200)), tmp_path / "m.mcflow"

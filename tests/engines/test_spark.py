@@ -318,6 +318,7 @@ def test_frame_without_rows_cannot_be_surveyed(spark) -> None:
         survey(spark.createDataFrame(rows(4)).where("x > 1e9"))
 
 
+@pytest.mark.slow
 def test_fit_on_a_frame_is_the_fit_on_its_files(spark, tmp_path) -> None:
     source = write(tmp_path / "rows.parquet", rows(400, 7), group=150)
     df = spark.read.parquet(str(source))

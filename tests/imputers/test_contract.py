@@ -325,6 +325,7 @@ def test_refit_on_another_kind_forgets_the_names(table, quick) -> None:
     assert imputer.n_features_in_ == 3
 
 
+@pytest.mark.slow
 def test_letter_is_filled_as_well_as_the_paper_s_method_can(data_folder) -> None:
     """One fold, a fifth of the cells hidden, 64 epochs: the plain method had .1325."""
     frame = pd.read_parquet(data_folder / "letter.parquet").drop(columns="lettr").astype("float64")

@@ -92,7 +92,7 @@ ablation: $(STAMP)-core ## measure what each ingredient is worth into benchmarks
 	$(BIN)/mcflow benchmark ablation --output benchmarks/ablation --page docs/ablation.md $(BENCH_FLAGS)
 
 bench-images: $(STAMP)-bench ## measure the paper's tables of images into benchmarks/images and docs/images_benchmark.md
-	$(BIN)/mcflow benchmark images --output benchmarks/images --page docs/images_benchmark.md --figure 0.5,0.9,blocks:0.25 $(BENCH_FLAGS)
+	$(BIN)/mcflow benchmark images --output benchmarks/images --page docs/images_benchmark.md --figure 0.5,0.8,0.9,blocks:0.25 $(BENCH_FLAGS)
 
 bench-draws: $(STAMP)-bench ## measure draws and intervals into benchmarks/results/draws and docs/calibration.md
 	$(BIN)/mcflow benchmark tables --suite draws --output benchmarks/results --readme docs/calibration.md $(BENCH_FLAGS)

@@ -14,6 +14,7 @@ __all__ = [
     "ParameterError",
     "TrainingError",
     "did_you_mean",
+    "error_named",
 ]
 
 import difflib
@@ -82,3 +83,26 @@ def did_you_mean(given: object, allowed: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(str(given), list(allowed), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def error_named(name: str, otherwise: type[McflowError] = DataError) -> type[McflowError]:
+    """Return the class of an error that another process has told by its name.
+
+    Parameters
+    ----------
+    name : str
+        Of the class.
+    otherwise : type
+        For errors that are not mcflow's.
+
+    Returns
+    -------
+    type
+
+    Examples
+    --------
+    >>> error_named("TrainingError").__name__, error_named("KeyError").__name__, error_named("difflib").__name__
+    ('TrainingError', 'DataError', 'DataError')
+    """
+    found = globals().get(name)
+    return found if isinstance(found, type) and issubclass(found, McflowError) else otherwise

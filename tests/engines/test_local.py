@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -177,37 +173,6 @@ def test_progress_counts_rows_of_earlier_runs_too(scorer, small_parts, tmp_path)
     assert [done for done, _ in heard] == sorted(done for done, _ in heard)
 
 
-SCRIPT = """
-import sys, time
-from mcflow.engines import Scorer, impute_dataset
-scorer = Scorer.from_file(sys.argv[1])
-plain = scorer.fill
-def slow(*given):
-    time.sleep(float(sys.argv[4]))
-    return plain(*given)
-scorer.fill = slow
-impute_dataset(sys.argv[2], sys.argv[3], scorer, part_rows=200)
-"""
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kill -9 is of POSIX")
-def test_killed_run_leaves_no_half_part_and_goes_on_to_the_same_bytes(scorer, tmp_path) -> None:
-    source, model = write(tmp_path / "big.parquet", rows(1200)), tmp_path / "m.mcflow"
-    scorer.imputer.save(model)
-    command = [sys.executable, "-c", SCRIPT, str(model), str(source)]
-    env = os.environ | {"OMP_NUM_THREADS": "1"}
-    out = tmp_path / "out"
-    running = subprocess.Popen([*command, str(out), "0.5"], env=env)
-    deadline = time.monotonic() + 120
-    while len(list(out.glob("*.parquet"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    running.kill()
-    assert running.wait() == -signal.SIGKILL
-    done = {f.name: (f.stat().st_mtime_ns, pq.read_table(f).num_rows) for f in out.glob("[!.]*.parquet")}
-    assert 2 <= len(done) < 10, "stopped in the middle"
-    subprocess.run([*command, str(out), "0"], env=env, check=True)
-    subprocess.run([*command, str(tmp_path / "calm"), "0"], env=env, check=True)
-    whole = {f.name: f.read_bytes() for f in (tmp_path / "calm").glob("*.parquet")}
-    assert {f.name: f.read_bytes() for f in out.glob("*.parquet")} == whole
-    assert len(whole) == 10
-    assert all((out / name).stat().st_mtime_ns == when for name, (when, _) in done.items())
+def test_killed_run_leaves_no_half_part_and_goes_on_to_the_same_bytes(scorer, tmp_path, killed_run) -> None:
+    killed_run(scorer, write(tmp_path / "big.parquet", rows(1200)), part_rows=200)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -85,29 +84,14 @@ def test_command_goes_on_where_the_local_engine_was_stopped(ray_cluster, scorer,
     assert content(tmp_path / "out") == before
 
 
-def actors_of(ray) -> list[int]:
-    """Return the processes of the cluster of this process that fill tables."""
-    session = ray.get_runtime_context().worker.node.get_session_dir_path()
-    raylets, found = set(), []
-    for status in Path("/proc").glob("[0-9]*/status"):
-        with contextlib.suppress(OSError):
-            command = (status.parent / "cmdline").read_bytes().decode(errors="replace")
-            if "/raylet" in command.partition("\0")[0] and session in command:
-                raylets.add(status.parent.name)
-            elif command.startswith("ray::") and "PartFiller" in command:
-                parent = next(line for line in status.read_text().splitlines() if line.startswith("PPid:"))
-                found.append((int(status.parent.name), parent.split()[1]))
-    return [process for process, parent in found if parent in raylets]
-
-
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="finds the actor by /proc")
-def test_killed_actor_is_replaced_and_the_bytes_are_those_of_a_calm_run(ray_cluster, scorer, tmp_path) -> None:
+def test_killed_actor_is_replaced_and_the_bytes_are_those_of_a_calm_run(ray_processes, scorer, tmp_path) -> None:
     source, killed, found = write(tmp_path / "big.parquet", rows(2_000, 1), 250), [], []
     wishes = {"draws": 10, "seed": 1, "part_rows": 250}
 
     def kill(done: int, total: int) -> None:
         if not killed:
-            killed.append(actors_of(ray_cluster)[0])
+            killed.append(ray_processes("PartFiller")[0])
             os.kill(killed[0], signal.SIGKILL)
             found.extend((tmp_path / "ray" / "draw=10").glob("*.parquet"))
 

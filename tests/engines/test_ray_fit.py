@@ -83,24 +83,11 @@ def test_two_workers_have_the_loss_curve_of_one(of_two, source) -> None:
     np.testing.assert_allclose(ours, theirs, atol=0.05)
 
 
-def workers_of(ray) -> list[int]:
-    """Return the processes of the cluster of this process that fit."""
-    session = ray.get_runtime_context().worker.node.get_session_dir_path()
-    raylets, found = set(), []
-    for status in Path("/proc").glob("[0-9]*/status"):
-        with contextlib.suppress(OSError):
-            command = (status.parent / "cmdline").read_bytes().decode(errors="replace")
-            if "/raylet" in command.partition("\0")[0] and session in command:
-                raylets.add(status.parent.name)
-            elif command.startswith("ray::") and "TrainWorker" in command:
-                parent = next(line for line in status.read_text().splitlines() if line.startswith("PPid:"))
-                found.append((int(status.parent.name), parent.split()[1]))
-    return [process for process, parent in found if parent in raylets]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="finds the worker by /proc")
-def test_killed_worker_is_replaced_and_the_fit_goes_on_to_the_same_model(ray_cluster, of_two, source, tmp_path) -> None:
+def test_killed_worker_is_replaced_and_the_fit_goes_on_to_the_same_model(
+    ray_cluster, ray_processes, of_two, source, tmp_path
+) -> None:
     ray_cluster.cloudpickle.register_pickle_by_value(sys.modules[Careful.__module__])
     progress, killed = tmp_path / "fit" / ray_fit.PROGRESS, []
 
@@ -111,7 +98,7 @@ def test_killed_worker_is_replaced_and_the_fit_goes_on_to_the_same_model(ray_clu
         deadline = time.monotonic() + 120
         while epochs() < 2 and time.monotonic() < deadline:
             time.sleep(0.02)
-        killed.append(workers_of(ray_cluster)[-1])
+        killed.append(ray_processes("TrainWorker")[-1])
         os.kill(killed[0], signal.SIGKILL)
 
     killer = threading.Thread(target=kill)

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from mcflow import MCFlowImputer
-from mcflow.engines import Scorer, spark, spark_survey
+from mcflow.engines import spark, spark_survey
 from mcflow.engines.spark_session import _own_python, _reason, _translated, context_of
 from mcflow.errors import DataError, EngineError, MissingExtraError, OutputError, ParameterError
 
@@ -84,13 +83,6 @@ def test_batches_of_a_partition_are_put_together_and_none_is_lost() -> None:
     assert [table.num_rows for table in tables] == [6, 9, 5]
     assert pa.concat_tables(tables).equals(pa.Table.from_batches(batches))
     assert list(spark._gathered(iter([]))) == []
-
-
-def test_model_without_names_takes_as_many_columns_as_it_had(table) -> None:
-    fitted = Scorer(MCFlowImputer(max_epochs=1, calibrate=False).fit(table))
-    assert spark._known(["d", "c", "b", "a"], fitted) == ["d", "c", "b", "a"]
-    with pytest.raises(DataError, match="3 columns, and the model was fitted without names on 4"):
-        spark._known(["d", "c", "b"], fitted)
 
 
 def test_error_in_the_rows_is_returned_and_one_of_the_storage_is_raised() -> None:

@@ -99,7 +99,7 @@ def hidden_of(seen: torch.Tensor) -> torch.Tensor:
     streams = Streams(0)
     mapper = MaskedMapper(points, points, torch.full((6,), 9), n_members=2, width=16, generator=streams.weights)
     trainer = HiddenTrainer(fitting(PRESETS["default"], *seen.shape), mapper, torch.zeros(seen.shape), seen, streams)
-    return trainer._hidden(seen.expand(2, -1, -1))
+    return trainer._hidden(seen.expand(2, -1, -1), len(seen))
 
 
 def test_training_when_holes_go_together_then_half_of_the_whole_rows_lose_the_block() -> None:

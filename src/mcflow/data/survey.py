@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SAMPLE_ROWS", "Survey"]
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -185,6 +186,24 @@ class Survey:
         shown, table = state["_witnesses"]
         found = {key: _Witness(value, place, table.slice(k, 1)) for key, (value, place, k) in shown.items()}
         self.__dict__.update(state | {"_witnesses": found})
+
+    def others(self, batches: Iterable[tuple[int, pa.Table]]) -> Iterator[pa.Table]:
+        """Leave out the rows of `table`.
+
+        Parameters
+        ----------
+        batches : iterable of (int, pyarrow.Table)
+            All rows again, with the place of the first one of each batch.
+
+        Yields
+        ------
+        pyarrow.Table
+            The other rows of each batch.
+        """
+        taken = self.places
+        for first, table in batches:
+            chosen = np.isin(np.arange(first, first + table.num_rows), taken)
+            yield table.filter(pa.array(~chosen))
 
     @property
     def places(self) -> Array:

@@ -1,7 +1,7 @@
 """Engines: the same fitted model on tables that do not fit in memory."""
 
-from mcflow.engines.jobs import FillJob, open_job
-from mcflow.engines.local import StreamOutcome, impute_dataset
+from mcflow.engines.jobs import FillJob, StreamOutcome, open_job
+from mcflow.engines.local import impute_dataset
 from mcflow.engines.local_fit import fit_dataset
 from mcflow.engines.scorer import Scorer
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["FillJob", "open_job"]
+__all__ = ["FillJob", "StreamOutcome", "open_job", "run_job"]
 
 import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,6 +159,62 @@ class FillJob:
             else:
                 draws = [scorer.fill(table)] if self.draws is None else scorer.draw(table, self.draws, self.seed)
             yield read, [one.select(self._kept) for one in draws]
+
+
+@dataclass(frozen=True)
+class StreamOutcome:
+    """What was done.
+
+    Parameters
+    ----------
+    parts, found : int
+        Files of the result, and how many of them were there from an earlier run.
+    rows : int
+        Rows that were filled now.
+    seconds : float
+        How long that took.
+    """
+
+    parts: int
+    found: int
+    rows: int
+    seconds: float
+
+
+def run_job(
+    source: str | Path,
+    output: str | Path,
+    scorer: Scorer,
+    work: Callable[[FillJob, list[TablePart], Callable[[int], None]], None],
+    *,
+    draws: int | None,
+    seed: int,
+    part_rows: int,
+    listen: Callable[[int, int], None],
+) -> StreamOutcome:
+    """Have all parts done that are not there yet.
+
+    Parameters
+    ----------
+    source, output, scorer, draws, seed, part_rows
+        As for `open_job`.
+    work : callable
+        Does parts, if there are any to do; called with the job, these parts, and what is to be told of the rows of
+        them that are done.
+    listen : callable
+        Called with the rows that are done, those of earlier runs too, and all rows.
+
+    Returns
+    -------
+    StreamOutcome
+    """
+    start = time.perf_counter()
+    with open_job(source, output, scorer, draws=draws, seed=seed, part_rows=part_rows) as (job, parts):
+        waiting = [part for part in parts if not job.is_done(part)]
+        total, rows = (sum(part.n_rows for part in some) for some in (parts, waiting))
+        if waiting:
+            work(job, waiting, lambda done: listen(total - rows + done, total))
+    return StreamOutcome(len(parts), len(parts) - len(waiting), rows, time.perf_counter() - start)
 
 
 @contextlib.contextmanager

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["StreamOutcome", "impute_dataset"]
+__all__ = ["impute_dataset"]
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mcflow.data.parts import PART_ROWS
-from mcflow.engines.jobs import open_job
+from mcflow.data.parts import PART_ROWS, TablePart
+from mcflow.engines.jobs import FillJob, StreamOutcome, run_job
 from mcflow.engines.scorer import Scorer
-
-
-@dataclass(frozen=True)
-class StreamOutcome:
-    """What was done.
-
-    Parameters
-    ----------
-    parts, found : int
-        Files of the result, and how many of them were there from an earlier run.
-    rows : int
-        Rows that were filled now.
-    seconds : float
-        How long that took.
-    """
-
-    parts: int
-    found: int
-    rows: int
-    seconds: float
 
 
 def impute_dataset(
@@ -81,16 +59,15 @@ def impute_dataset(
     Each file of the result is written under a passing name and renamed when it is whole. Run the same call again after
     a stop: what is there is not done again.
     """
-    start = time.perf_counter()
-    with open_job(source, output, scorer, draws=draws, seed=seed, part_rows=part_rows) as (job, parts):
-        waiting = [part for part in parts if not job.is_done(part)]
-        total, rows = sum(part.n_rows for part in parts), 0
-        before = total - sum(part.n_rows for part in waiting)
+
+    def work(job: FillJob, waiting: list[TablePart], tell: Callable[[int], None]) -> None:
+        rows = 0
         for part in waiting:
-            job.do(part, scorer, partial(_tell, listen, before + rows, total))
+            job.do(part, scorer, partial(_add, tell, rows))
             rows += part.n_rows
-    return StreamOutcome(len(parts), len(parts) - len(waiting), rows, time.perf_counter() - start)
+
+    return run_job(source, output, scorer, work, draws=draws, seed=seed, part_rows=part_rows, listen=listen)
 
 
-def _tell(listen: Callable[[int, int], None], before: int, total: int, done: int) -> None:
-    listen(before + done, total)
+def _add(tell: Callable[[int], None], before: int, done: int) -> None:
+    tell(before + done)

@@ -7,7 +7,6 @@ __all__ = ["fit_dataset"]
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from mcflow.data.big_tables import open_table
@@ -60,11 +59,7 @@ def fit_dataset(
     if sample.num_rows == total:
         return imputer.fit(sample)
 
-    taken = survey.places
-
     def rest() -> Iterator[pa.Table]:
-        for first, table in ahead(whole.rows()):
-            chosen = np.isin(np.arange(first, first + table.num_rows), taken)
-            yield table.filter(pa.array(~chosen))
+        return survey.others(ahead(whole.rows()))
 
     return imputer.fit_stream(sample, rest, total - sample.num_rows, folder=folder)

@@ -1,9 +1,10 @@
-"""Items that are made in a thread of their own, a few ahead of whoever takes them."""
+"""Threads beside the work: items that are made a few ahead of whoever takes them, and looks now and then."""
 
 from __future__ import annotations
 
-__all__ = ["ahead"]
+__all__ = ["ahead", "repeated"]
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -88,3 +89,39 @@ def _put(line: queue.Queue[T | _End], item: T | _End, left: Callable[[], bool]) 
             continue
         return True
     return False
+
+
+@contextlib.contextmanager
+def repeated(act: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Do something now and then while a block runs, and once more when it ends.
+
+    Parameters
+    ----------
+    act : callable
+        Without parameters; called from a thread.
+    seconds : float
+        Between two times.
+
+    Examples
+    --------
+    >>> heard = []
+    >>> with repeated(lambda: heard.append("done"), 60.0):
+    ...     pass
+    >>> heard
+    ['done']
+    """
+    ended = threading.Event()
+
+    def run() -> None:
+        last = False
+        while not last:
+            last = ended.wait(seconds)
+            act()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["PartDone", "fill", "fill_parts", "impute_dataset"]
 
-import contextlib
 import glob
 import inspect
 import os
@@ -17,19 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from mcflow import errors
 from mcflow.config import Interval, check_parameter
 from mcflow.data.parts import BATCH_ROWS, PART_ROWS, TablePart
-from mcflow.engines.jobs import FillJob, open_job
-from mcflow.engines.local import StreamOutcome
+from mcflow.engines.carried import RowFilling
+from mcflow.engines.jobs import FillJob, StreamOutcome, run_job
 from mcflow.engines.packed import PackedModel, as_scorer
 from mcflow.engines.ray_cluster import connected, hushed, need_ray
 from mcflow.engines.scorer import Scorer
-from mcflow.errors import DataError, EngineError, McflowError
+from mcflow.errors import EngineError, McflowError, error_named
 from mcflow.imputers import MCFlowImputer
-
-#: The column that numbers the draws of a row.
-DRAW = "draw"
 
 #: How often a part is tried again whose actor has died, before the run is given up.
 RETRIES = 5
@@ -96,18 +91,18 @@ def impute_dataset(
     stopped. An actor that dies is replaced, and its part is done again. On several machines, source and output have to
     be on storage that all of them see under the same name, and mcflow has to be installed on all of them.
     """
-    start, scorer = time.perf_counter(), as_scorer(model)
-    source, output = Path.cwd() / source, Path.cwd() / output
-    with open_job(source, output, scorer, draws=draws, seed=seed, part_rows=part_rows) as (job, parts):
-        waiting = [part for part in parts if not job.is_done(part)]
-        total, rows = sum(part.n_rows for part in parts), 0
-        before = total - sum(part.n_rows for part in waiting)
-        with connected(address, cpus=workers) if waiting else contextlib.nullcontext():
+    scorer = as_scorer(model)
+
+    def work(job: FillJob, waiting: list[TablePart], tell: Callable[[int], None]) -> None:
+        rows = 0
+        with connected(address, cpus=workers):
             for done in fill_parts(job, waiting, scorer, workers=workers, use_gpu=use_gpu):
                 rows += done.part.n_rows
-                listen(before + rows, total)
+                tell(rows)
         _clean(path for part in waiting for path in job.outputs(part))
-    return StreamOutcome(len(parts), len(parts) - len(waiting), rows, time.perf_counter() - start)
+
+    places = Path.cwd() / source, Path.cwd() / output
+    return run_job(*places, scorer, work, draws=draws, seed=seed, part_rows=part_rows, listen=listen)
 
 
 def _clean(paths: Iterable[Path]) -> None:
@@ -185,7 +180,7 @@ def fill_parts(
         for row in _rows(said):
             part = parts[row["part"]]
             if row["kind"]:
-                raise _error(row["kind"])(f"{part.output}: {row['words']}")
+                raise error_named(row["kind"])(f"{part.output}: {row['words']}")
             yield PartDone(part, row["worker"], row["began"], row["ended"])
 
 
@@ -201,12 +196,6 @@ def _rows(dataset: Any) -> Iterator[dict[str, Any]]:
         raise EngineError(
             f"The Ray cluster could not do all parts: {why}. Those that are written stay; run the same again to go on."
         ) from error
-
-
-def _error(kind: str) -> type[McflowError]:
-    """Return the error of mcflow of a name, `DataError` for those of others."""
-    found = getattr(errors, kind, DataError)
-    return found if issubclass(found, McflowError) else DataError
 
 
 def _limit(step: Any) -> dict[str, Any]:
@@ -327,38 +316,11 @@ class _BatchFiller:
 
         self._scorer = ray.get(model).scorer()
         self._draws, self._seed = draws, seed
-        self._schemas: dict[pa.Schema, pa.Schema] = {}
+        self._known: dict[pa.Schema, tuple[RowFilling, pa.Schema]] = {}
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
-        rows = self._known(batch)
-        schema = self._schema(rows.schema)
-        if self._draws is None:
-            yield _together(batch, rows, self._scorer.fill(rows, schema))
-            return
-        if DRAW in batch.column_names:
-            raise DataError(f"The rows have a column {DRAW!r}, which is to number the draws. Rename it.")
-        for number, drawn in enumerate(self._scorer.draw(rows, self._draws, self._seed, schema=schema), start=1):
-            column = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
-            yield _together(batch, rows, drawn).append_column(DRAW, column)
-
-    def _known(self, batch: pa.Table) -> pa.Table:
-        """Return the columns that the model knows, in the order of the fit."""
-        schema = self._scorer.imputer.schema_
-        names = [str(column.name) for column in schema.columns]
-        return batch.select(names) if schema.named and set(names) <= set(batch.column_names) else batch
-
-    def _schema(self, given: pa.Schema) -> pa.Schema:
-        """Return what the model makes of rows of a schema, found out once for each."""
-        if given not in self._schemas:
-            self._schemas[given] = self._scorer.schema(given)
-        return self._schemas[given]
-
-
-def _together(batch: pa.Table, known: pa.Table, filled: pa.Table) -> pa.Table:
-    """Put filled columns and those that the model does not know into the places that they had."""
-    columns = {
-        name: (filled if name in known.column_names else batch).column(name)
-        for name in batch.column_names
-        if name in filled.column_names or name not in known.column_names
-    }
-    return pa.table(columns)
+        if batch.schema not in self._known:
+            work = RowFilling.of(batch.column_names, self._scorer, self._draws, self._seed)
+            self._known[batch.schema] = work, self._scorer.schema(batch.select(work.known).schema)
+        work, made = self._known[batch.schema]
+        return work.completed(batch, self._scorer, made)

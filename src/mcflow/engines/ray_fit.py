@@ -10,23 +10,22 @@ import json
 import secrets
 import sys
 import tempfile
-import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import clone
 
-from mcflow import errors
 from mcflow.config import Interval, check_parameter
 from mcflow.data.files import replacing
 from mcflow.data.parts import find_files
 from mcflow.data.survey import SAMPLE_ROWS
 from mcflow.engines import local_fit
+from mcflow.engines.pipeline import repeated
 from mcflow.engines.ray_cluster import connected, hushed
-from mcflow.errors import DataError, McflowError, McflowWarning, ParameterError, TrainingError
+from mcflow.errors import McflowError, McflowWarning, ParameterError, TrainingError, error_named
 from mcflow.imputers import MCFlowImputer
 from mcflow.imputers.fitting import fit_seed
 from mcflow.imputers.persistence import load_table_model
@@ -106,7 +105,7 @@ def fit_dataset(
         sizes: dict[str, Any] = {"num_workers": workers, "use_gpu": use_gpu}
         sizes["resources_per_worker"] = {"CPU": cpus_per_worker} | ({"GPU": 1} if use_gpu else {})
         stack.enter_context(hushed())
-        stack.enter_context(_shown(home / PROGRESS))
+        stack.enter_context(repeated(_copying(home / PROGRESS), LOOK_EVERY))
         _run(task, sizes, max_failures)
         return _taken_over(imputer, home / MODEL)
 
@@ -211,8 +210,7 @@ def _raise_error_in(home: Path) -> None:
     """Raise the error that a worker has left in a folder, if there is one."""
     if (home / ERROR).exists():
         said = json.loads((home / ERROR).read_text())
-        kind = getattr(errors, said["kind"], DataError)
-        raise (kind if issubclass(kind, McflowError) else DataError)(said["words"])
+        raise error_named(said["kind"])(said["words"])
 
 
 def _taken_over(imputer: MCFlowImputer, path: Path) -> MCFlowImputer:
@@ -235,25 +233,15 @@ def _written(path: Path | None) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _shown(path: Path) -> Iterator[None]:
-    """Copy the lines of a file that grows to standard error, for the time of a block."""
-    ended = threading.Event()
+def _copying(path: Path) -> Callable[[], None]:
+    """Return what copies the new lines of a file that grows to standard error."""
+    place = [0]
 
-    def look() -> None:
-        place, last = 0, False
-        while not last:
-            last = ended.wait(LOOK_EVERY)
-            if path.exists():
-                with path.open() as file:
-                    file.seek(place)
-                    sys.stderr.write(file.read())
-                    place = file.tell()
+    def copy_on() -> None:
+        if path.exists():
+            with path.open() as file:
+                file.seek(place[0])
+                sys.stderr.write(file.read())
+                place[0] = file.tell()
 
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return copy_on

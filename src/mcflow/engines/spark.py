@@ -4,22 +4,18 @@ from __future__ import annotations
 
 __all__ = ["impute", "impute_dataset"]
 
-import contextlib
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mcflow.config import Interval, check_parameter
 from mcflow.data.parts import BATCH_ROWS, PART_ROWS, TablePart
-from mcflow.engines.jobs import FillJob, open_job
-from mcflow.engines.local import StreamOutcome
+from mcflow.engines.carried import DRAW, RowFilling
+from mcflow.engines.jobs import FillJob, StreamOutcome, run_job
 from mcflow.engines.packed import as_scorer
+from mcflow.engines.pipeline import repeated
 from mcflow.engines.scorer import Scorer
 from mcflow.engines.spark_session import SentModel, context_of, need_spark, send, session, told
 from mcflow.errors import DataError, McflowError, OutputError
@@ -28,9 +24,6 @@ from mcflow.imputers import MCFlowImputer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-#: The column that numbers the draws of a row.
-DRAW = "draw"
 
 #: Seconds between two looks at which parts are there.
 LOOK_EVERY = 1.0
@@ -81,45 +74,17 @@ def impute(
     """
     need_spark()
     context = context_of(df)
-    if draws is not None:
-        check_parameter("draws", draws, Interval(int, 1))
-        if DRAW in df.columns:
-            raise DataError(f"The rows have a column {DRAW!r}, which is to number the draws. Rename it.")
     scorer = as_scorer(model)
-    known = _known(df.columns, scorer)
-    schema = _schema(df, scorer, known, draws is not None)
-    names = tuple(name for name in schema.names if draws is None or name != DRAW)
-    work = _Filling(send(context, scorer), tuple(known), names, draws, seed)
-    return df.mapInArrow(partial(_filled, work), schema)
+    work = RowFilling.of(df.columns, scorer, draws, seed)
+    schema = _schema(df, scorer, work)
+    return df.mapInArrow(partial(_filled, send(context, scorer), work), schema)
 
 
-def _known(names: Sequence[str], scorer: Scorer) -> list[str]:
-    """Return the columns that the model knows, in the order of the fit."""
-    twice = sorted({name for name in names if list(names).count(name) > 1})
-    if twice:
-        raise DataError(f"Columns are there more than once: {', '.join(twice)}. Rename or drop one of each.")
-    schema = scorer.imputer.schema_
-    if not schema.named:
-        if len(names) != len(schema.columns):
-            raise DataError(
-                f"The rows have {len(names)} columns, and the model was fitted without names on {len(schema.columns)}. "
-                "Give these columns in their order."
-            )
-        return list(names)
-    known = [str(column.name) for column in schema.columns]
-    gone = [name for name in known if name not in names]
-    if gone:
-        raise DataError(
-            f"Columns of the fit are not there: {', '.join(gone[:5])}{' …' if len(gone) > 5 else ''}. The rows have: "
-            f"{', '.join(names[:20])}{' …' if len(names) > 20 else ''}."
-        )
-    return known
-
-
-def _schema(df: DataFrame, scorer: Scorer, known: list[str], numbered: bool) -> StructType:
+def _schema(df: DataFrame, scorer: Scorer, work: RowFilling) -> StructType:
     """Return names and types of what comes out: those of the rows, but for types that cannot hold what is filled in."""
     from pyspark.sql.types import IntegerType, StructField, StructType
 
+    known = work.known
     given = df.select([df[f"`{name.replace('`', '``')}`"] for name in known]).limit(0).toArrow().schema
     made = scorer.schema(given)
     other = [k for k, field in enumerate(made) if field.name in known and field.type != given.field(field.name).type]
@@ -134,43 +99,16 @@ def _schema(df: DataFrame, scorer: Scorer, known: list[str], numbered: bool) -> 
         types[field.name] = StructField(field.name, field.dataType, types[field.name].nullable)
     dropped = set(known) - set(made.names)
     fields = [types[name] for name in df.columns if name not in dropped]
-    return StructType([*fields, StructField(DRAW, IntegerType(), nullable=False)] if numbered else fields)
+    return StructType([*fields, StructField(DRAW, IntegerType(), nullable=False)] if work.draws else fields)
 
 
-@dataclass(frozen=True)
-class _Filling:
-    """What a task has to know."""
-
-    model: SentModel
-    known: tuple[str, ...]
-    names: tuple[str, ...]
-    draws: int | None
-    seed: int
-
-
-def _filled(work: _Filling, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _filled(model: SentModel, work: RowFilling, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Fill the batches of a partition."""
-    scorer, made = work.model.scorer(), None
+    scorer, made = model.scorer(), None
     for table in _gathered(batches):
-        rows = table.select(work.known)
-        made = made or scorer.schema(rows.schema)
-        if work.draws is None:
-            yield from _together(table, scorer.fill(rows, made), work).to_batches()
-            continue
-        for number, drawn in enumerate(scorer.draw(rows, work.draws, work.seed, schema=made), start=1):
-            column = pa.repeat(pa.scalar(number, pa.int32()), table.num_rows)
-            yield from _together(table, drawn, work).append_column(_DRAW_FIELD, column).to_batches()
-
-
-_DRAW_FIELD = pa.field(DRAW, pa.int32(), nullable=False)
-
-
-def _together(table: pa.Table, filled: pa.Table, work: _Filling) -> pa.Table:
-    """Put filled columns and those that the model does not know into their places."""
-    sources = [filled if name in work.known else table for name in work.names]
-    fields = [source.schema.field(name) for source, name in zip(sources, work.names, strict=True)]
-    columns = [source.column(name) for source, name in zip(sources, work.names, strict=True)]
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields)).combine_chunks()
+        made = made or scorer.schema(table.select(work.known).schema)
+        for completed in work.completed(table, scorer, made):
+            yield from completed.to_batches()
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], n_rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
@@ -241,19 +179,17 @@ def impute_dataset(
     these are done. On several machines, source and output have to be on storage that all see under the same name.
     """
     need_spark()
-    start, scorer = time.perf_counter(), as_scorer(model)
-    source, output = Path.cwd() / source, Path.cwd() / output
-    with open_job(source, output, scorer, draws=draws, seed=seed, part_rows=part_rows) as (job, parts):
-        waiting = [part for part in parts if not job.is_done(part)]
-        if waiting:
-            total = sum(part.n_rows for part in parts)
-            with session(master) as spark, told("do all parts"), _watched(job, waiting, total, listen):
-                tasks = spark.sparkContext.parallelize(waiting, len(waiting))
-                said = tasks.map(partial(_do, job, send(spark.sparkContext, scorer))).collect()
-            for error in filter(None, said):
-                raise error
-    rows = sum(part.n_rows for part in waiting)
-    return StreamOutcome(len(parts), len(parts) - len(waiting), rows, time.perf_counter() - start)
+    scorer = as_scorer(model)
+
+    def work(job: FillJob, waiting: list[TablePart], tell: Callable[[int], None]) -> None:
+        with session(master) as spark, told("do all parts"), repeated(_counting(job, waiting, tell), LOOK_EVERY):
+            tasks = spark.sparkContext.parallelize(waiting, len(waiting))
+            said = tasks.map(partial(_do, job, send(spark.sparkContext, scorer))).collect()
+        for error in filter(None, said):
+            raise error
+
+    places = Path.cwd() / source, Path.cwd() / output
+    return run_job(*places, scorer, work, draws=draws, seed=seed, part_rows=part_rows, listen=listen)
 
 
 def _do(job: FillJob, model: SentModel, part: TablePart) -> McflowError | None:
@@ -270,23 +206,15 @@ def _do(job: FillJob, model: SentModel, part: TablePart) -> McflowError | None:
     return None
 
 
-@contextlib.contextmanager
-def _watched(job: FillJob, waiting: list[TablePart], total: int, listen: Callable[[int, int], None]) -> Iterator[None]:
-    """Tell of the parts that are there while a block runs: Spark says nothing before its job ends."""
-    ended = threading.Event()
+def _counting(job: FillJob, waiting: list[TablePart], tell: Callable[[int], None]) -> Callable[[], None]:
+    """Return what looks for new parts and tells of them: Spark says nothing before its job ends."""
+    left = list(waiting)
+    total = sum(part.n_rows for part in waiting)
 
     def look() -> None:
-        left = waiting
-        while not ended.wait(LOOK_EVERY):
-            before, left = len(left), [part for part in left if not job.is_done(part)]
-            if len(left) < before:
-                listen(total - sum(part.n_rows for part in left), total)
+        before = len(left)
+        left[:] = [part for part in left if not job.is_done(part)]
+        if len(left) < before:
+            tell(total - sum(part.n_rows for part in left))
 
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-    listen(total, total)
+    return look

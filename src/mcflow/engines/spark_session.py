@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from mcflow import errors
 from mcflow.engines.packed import PackedModel
 from mcflow.engines.scorer import Scorer
-from mcflow.errors import EngineError, McflowError, MissingExtraError, ParameterError
+from mcflow.errors import EngineError, McflowError, MissingExtraError, ParameterError, error_named
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -224,8 +223,7 @@ def _translated(text: str, what: str) -> McflowError:
     ours = _OURS.findall(text)
     if ours:
         name, words = ours[-1]
-        kind = getattr(errors, name, EngineError)
-        return kind(words.strip())
+        return error_named(name, EngineError)(words.strip())
     lacking = _LACKING.search(text)
     if lacking:
         return MissingExtraError(

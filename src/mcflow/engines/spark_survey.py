@@ -11,7 +11,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from mcflow.data.survey import SAMPLE_ROWS, Survey
@@ -127,25 +126,24 @@ def fit(
     as Parquet and fit with torchrun or Ray.
     """
     found = survey(df, n_rows=sample_rows)
-    sample, taken = found.table(), found.places
+    sample = found.table()
     if not all_rows or sample.num_rows == found.total:
         return imputer.fit(sample)
 
     def rest() -> Iterator[pa.Table]:
-        first = 0
-        for table in _brought(df):
-            chosen = np.isin(np.arange(first, first + table.num_rows), taken)
-            first += table.num_rows
-            yield table.filter(pa.array(~chosen))
+        return found.others(_brought(df))
 
     return imputer.fit_stream(sample, rest, found.total - sample.num_rows, folder=folder)
 
 
-def _brought(df: DataFrame) -> Iterator[pa.Table]:
-    """Bring all rows to the driver, a batch at a time, in the order of the partitions."""
+def _brought(df: DataFrame) -> Iterator[tuple[int, pa.Table]]:
+    """Bring all rows to the driver, a batch at a time, in the order of the partitions, with their places."""
+    first = 0
     with told("bring the rows to the driver"):
         for row in df.mapInArrow(_written, "content binary").toLocalIterator(prefetchPartitions=True):
-            yield pa.ipc.open_stream(row["content"]).read_all()
+            table = pa.ipc.open_stream(row["content"]).read_all()
+            yield first, table
+            first += table.num_rows
 
 
 def _written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -180,13 +180,12 @@ class HiddenTrainer(HeldOutTrainer):
             return _targets(self.mapper, units)
         return self._known[0][batch], self._known[1][batch]
 
-    def _hidden(self, seen: Tensor, n_rows: int | None = None) -> Tensor:
+    def _hidden(self, seen: Tensor, n_rows: int) -> Tensor:
         """Choose cells to hide among the seen ones: single ones, or those that another row has not.
 
         Numbers are drawn for all rows of the batch, `n_rows`, so that all workers draw the same.
         """
-        shape = (len(seen), seen.shape[1] if n_rows is None else n_rows)
-        mine = self.workers.part(shape[1])
+        shape, mine = (len(seen), n_rows), self.workers.part(n_rows)
         chances = torch.rand((*shape, seen.shape[2]), generator=self.streams.order)[:, mine].to(seen.device)
         share = self.settings.train.hide_share
         hidden = (chances < share) & seen

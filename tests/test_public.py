@@ -6,6 +6,8 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -19,6 +21,27 @@ from mcflow.errors import McflowError, ParameterError
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(mcflow.__path__, "mcflow.") if not module.name.endswith("__main__")
 )
+
+
+LIGHT = """
+import sys
+import mcflow.benchmarks.cell, mcflow.benchmarks.protocol, mcflow.benchmarks.image_protocol
+from mcflow.baselines import make
+for name in ("mean", "knn", "mice", "missforest", "boosted"):
+    make(name)
+assert "torch" not in sys.modules, "torch is loaded"
+"""
+
+
+def test_methods_without_networks_do_not_load_torch() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_packages_list_names_before_they_are_imported() -> None:
+    assert dir(mcflow) == mcflow.__all__
+    with pytest.raises(AttributeError, match="'mcflow' has no attribute 'MCFlow'"):
+        _ = mcflow.MCFlow
 
 
 @pytest.mark.parametrize("name", ["mcflow", *MODULES])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 __all__ = ["Streams", "cell_uniforms", "checked_ids", "hash_rows", "row_uniforms", "seed_from"]
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from mcflow.errors import ParameterError
 from mcflow.typing import FloatArray, RandomState
+
+if TYPE_CHECKING:
+    import torch
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -72,6 +74,8 @@ class Streams:
 
 
 def _torch_generator(sequence: np.random.SeedSequence) -> torch.Generator:
+    import torch  # takes seconds, and hundreds of MiB that a method without it should not be charged with
+
     seed = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
     return torch.Generator(device="cpu").manual_seed(seed)
 

@@ -64,10 +64,11 @@ from mcflow.engines import Scorer, impute_dataset
 scorer = Scorer.from_file(sys.argv[1])
 plain = scorer.fill
 def slow(*given):
-    time.sleep(float(sys.argv[5]))
+    time.sleep(float(sys.argv[4]))
     return plain(*given)
 scorer.fill = slow
-impute_dataset(sys.argv[2], sys.argv[4], scorer, part_rows=int(sys.argv[3]))
+for output in sys.argv[5:]:
+    impute_dataset(sys.argv[2], output, scorer, part_rows=int(sys.argv[3]))
 """
 
 
@@ -80,7 +81,7 @@ def killed_run(tmp_path: Path) -> Callable[..., None]:
         scorer.imputer.save(model)
         command = [sys.executable, "-c", SCRIPT, str(model), str(source), str(part_rows)]
         env = os.environ | {"OMP_NUM_THREADS": "1"}
-        running = subprocess.Popen([*command, str(out), "0.5"], env=env)
+        running = subprocess.Popen([*command, "0.5", str(out)], env=env)
         deadline = time.monotonic() + 120
         while len(list(out.glob(ending))) < 2 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -88,8 +89,7 @@ def killed_run(tmp_path: Path) -> Callable[..., None]:
         assert running.wait() == -signal.SIGKILL
         done = {file.name: file.stat().st_mtime_ns for file in out.glob(f"[!.]{ending}")}
         assert 2 <= len(done) < 10, "stopped in the middle"
-        subprocess.run([*command, str(out), "0"], env=env, check=True)
-        subprocess.run([*command, str(tmp_path / "calm"), "0"], env=env, check=True)
+        subprocess.run([*command, "0", str(out), str(tmp_path / "calm")], env=env, check=True)
         whole = {file.name: file.read_bytes() for file in (tmp_path / "calm").glob(ending)}
         assert {file.name: file.read_bytes() for file in out.glob(ending)} == whole
         assert len(whole) == 10

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 import schemathesis
+import schemathesis.specs.openapi.schemas  # now, as Python may fall over when two threads parse at once
 import uvicorn
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st

@@ -25,13 +25,12 @@ SCRIPT = """
 import sys, numpy as np
 from mcflow import MCFlowImputer
 from mcflow.training.checkpoint import Checkpointer
-table = np.load(sys.argv[1])
-preset = sys.argv[4]
+preset, table = sys.argv[1], np.load(sys.argv[2])
 if preset == "default":
     Checkpointer.__init__.__defaults__ = (0.0,)
 more = {"max_epochs": 60, "tolerance": 0} if preset == "paper" else {"max_epochs": 10}
-imputer = MCFlowImputer(preset=preset, random_state=5, checkpoint_dir=sys.argv[2], **more).fit(table)
-imputer.save(sys.argv[3])
+for folder, model in zip(sys.argv[3::2], sys.argv[4::2]):
+    MCFlowImputer(preset=preset, random_state=5, checkpoint_dir=folder, **more).fit(table).save(model)
 """
 
 
@@ -98,9 +97,9 @@ def test_stopped_fit_goes_on_to_the_same_bits(table, whole, tmp_path, monkeypatc
 def test_killed_process_goes_on_to_the_same_bits(table, tmp_path: Path, preset) -> None:
     np.save(tmp_path / "table.npy", table)
     folder = tmp_path / "checkpoints"
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "table.npy")]
+    command = [sys.executable, "-c", SCRIPT, preset, str(tmp_path / "table.npy"), str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([*command, str(folder), str(tmp_path / "killed.mcflow"), preset], env=environment)
+    process = subprocess.Popen([*command, str(tmp_path / "killed.mcflow")], env=environment)
     deadline = time.monotonic() + 60
     while not (folder / FILE_NAME).is_file():
         assert time.monotonic() < deadline
@@ -109,11 +108,9 @@ def test_killed_process_goes_on_to_the_same_bits(table, tmp_path: Path, preset) 
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "killed.mcflow").exists()
-    made = [tmp_path / "resumed.mcflow", tmp_path / "whole.mcflow"]
-    for place, model in zip((folder, tmp_path / "other"), made, strict=True):
-        subprocess.run([*command, str(place), str(model), preset], env=environment, check=True)
-    resumed, whole = map(load, made)
-    assert_same_bits(resumed, whole)
+    resumed, whole = tmp_path / "resumed.mcflow", tmp_path / "whole.mcflow"
+    subprocess.run([*command, str(resumed), str(tmp_path / "other"), str(whole)], env=environment, check=True)
+    assert_same_bits(load(resumed), load(whole))
     assert not list(folder.glob(".*"))
 
 

@@ -113,7 +113,7 @@ def test_missing_cells_are_never_learned_nor_shown() -> None:
 def test_hidden_cells_are_seen_ones_in_the_asked_share() -> None:
     trainer = make_trainer(hide_share=0.3)
     seen = torch.rand(2, 4000, 3, generator=torch.Generator().manual_seed(0)) > 0.4
-    hidden = trainer._hidden(seen)
+    hidden = trainer._hidden(seen, seen.shape[1])
     assert not (hidden & ~seen).any()
     assert float(hidden.sum() / seen.sum()) == pytest.approx(0.3, abs=0.02)
 

@@ -221,7 +221,7 @@ class MaskedDraws:
         first = int(numbers[0]) // n_members * n_members
         n_draws = math.ceil((int(numbers[-1]) + 1 - first) / n_members) * n_members
         series = np.arange(first, first + n_draws).reshape(-1, n_members).T.ravel()
-        state, left = self._begun(values, hashes, series)
+        state, left = self._begun(values, hashes, series, np.isin(series, numbers))
         rows, columns = left.nonzero()
         numbered = np.full((3, n_draws, *missing.shape), np.inf)
         for k, of_cells in enumerate(numbered):
@@ -259,13 +259,18 @@ class MaskedDraws:
             counts[rows, factored.complete(values, hashes, number, self.box)[:, column].astype(np.int64)] += 1
         return counts / (CHANCE_DRAWS + 1)
 
-    def _begun(self, values: FloatArray, hashes: Array, series: Array) -> tuple[FloatArray, BoolArray]:
-        """Return a table for each draw, with the cells that a factored density gives, and which cells are left."""
+    def _begun(
+        self, values: FloatArray, hashes: Array, series: Array, asked: BoolArray
+    ) -> tuple[FloatArray, BoolArray]:
+        """Return a table for each draw, with the cells that a factored density gives, and which cells are left.
+
+        Draws that were not asked for begin as one of the others.
+        """
         missing, factored = np.isnan(values), self.blend.factored
         if factored is None:
             return np.tile(values, (len(series), 1, 1)), missing
-        tables = [factored.complete(values, hashes, int(number), self.box) for number in series]
-        return np.stack(tables), missing & ~factored.used
+        tables = np.stack([factored.complete(values, hashes, int(number), self.box) for number in series[asked]])
+        return tables[np.maximum(np.cumsum(asked) - 1, 0)], missing & ~factored.used
 
     def _draw_turn(self, state: FloatArray, wanted: BoolArray, normals: FloatArray, votes: FloatArray) -> None:
         """Draw the wanted cells, one at most in a row, of tables that are sorted by the member that is asked."""

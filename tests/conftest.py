@@ -21,6 +21,13 @@ settings.register_profile("mcflow", deadline=None, derandomize=bool(os.environ.g
 settings.load_profile("mcflow")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow_for_paper") and item.callspec.params["preset"] == "paper":  # type: ignore[attr-defined]
+            item.add_marker("slow")
+
+
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)

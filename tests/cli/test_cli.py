@@ -103,6 +103,7 @@ def test_check_says_how_a_file_differs(source, tmp_path, capsys, quick) -> None:
     assert "! Column 'word' has levels that the fit did not see: 'other'" in said
 
 
+@pytest.mark.slow_for_paper
 def test_standard_input_and_output_are_files_too(source, quick) -> None:
     command = [sys.executable, "-m", "mcflow", "impute", "-", "-o", "-", *quick]
     done = subprocess.run(command, input=source.read_bytes(), capture_output=True, check=True)

@@ -59,6 +59,7 @@ def losses(imputer: MCFlowImputer) -> np.ndarray:
     return np.array([epoch.latent_loss for epoch in imputer.history_.epochs])
 
 
+@pytest.mark.slow
 def test_one_worker_gives_the_model_of_a_fit_without_ray(ray_cluster, source, capsys) -> None:
     wanted = fit_dataset(source, MCFlowImputer(max_epochs=2, random_state=3), sample_rows=200)
     imputer = MCFlowImputer(max_epochs=2, random_state=3, verbose="json")

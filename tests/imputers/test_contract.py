@@ -111,7 +111,12 @@ def test_transform_never_refits(fitted, table) -> None:
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"max_epochs": 20}, {"preset": "paper", "max_epochs": 256, "tolerance": 0, "learning_rate": 1e-3}],
+    [
+        {"max_epochs": 20},
+        pytest.param(
+            {"preset": "paper", "max_epochs": 256, "tolerance": 0, "learning_rate": 1e-3}, marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_fill_is_better_than_the_mean_on_a_learnable_table(parameters) -> None:
     rng = np.random.default_rng(0)

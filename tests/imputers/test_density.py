@@ -36,6 +36,7 @@ def test_unit_of_measure_changes_the_density_by_its_volume(table, quick) -> None
     np.testing.assert_allclose(one.score_samples(filled) - scaled.score_samples(filled * 10), 4 * np.log(10), atol=1e-3)
 
 
+@pytest.mark.slow_for_paper
 def test_sample_draws_rows_like_the_table(preset) -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal([0.0, 5.0], [1.0, 0.1], size=(3000, 2))

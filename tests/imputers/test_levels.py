@@ -232,6 +232,7 @@ def test_new_level_when_it_counts_as_missing_tells_nothing_and_stays(frame, quic
 # --- many levels
 
 
+@pytest.mark.slow_for_paper
 def test_column_of_300_levels_is_learned_in_little_space(quick, preset) -> None:
     resource = pytest.importorskip("resource")
     rng = np.random.default_rng(0)

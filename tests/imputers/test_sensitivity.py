@@ -47,48 +47,55 @@ def imputer(frame: pd.DataFrame) -> MCFlowImputer:
     return MCFlowImputer(max_epochs=3, bounds=BOUNDS, random_state=0).fit(frame)
 
 
-def both(imputer, frame, column, delta, m=3):
-    """Return draws as they are and draws that are moved."""
+@pytest.fixture(scope="module")
+def drawn(imputer: MCFlowImputer, frame: pd.DataFrame) -> list[pd.DataFrame]:
+    return list(imputer.draw(frame, 6, random_state=5))
+
+
+def both(imputer, frame, column, delta, m=3, drawn=None):
+    """Return draws as they are, unless they are given, and draws that are moved."""
     moved = sensitivity(imputer, frame, column, [delta], m=m, random_state=5)
-    return list(imputer.draw(frame, m, random_state=5)), list(moved.draws(delta))
+    return (drawn or list(imputer.draw(frame, m, random_state=5)))[:m], list(moved.draws(delta))
 
 
 @pytest.mark.parametrize(("column", "delta"), [("number", 2.5), ("number", -0.75), ("count", 3)])
-def test_mean_when_numbers_are_moved_moves_by_delta_times_the_share_of_holes(imputer, frame, column, delta) -> None:
-    for drawn, moved in zip(*both(imputer, frame, column, delta), strict=True):
+def test_mean_when_numbers_are_moved_moves_by_delta_times_the_share_of_holes(
+    imputer, frame, drawn, column, delta
+) -> None:
+    for plain, moved in zip(*both(imputer, frame, column, delta, drawn=drawn), strict=True):
         shift = delta * frame[column].isna().mean()
-        assert moved[column].astype(float).mean() - drawn[column].astype(float).mean() == pytest.approx(shift)
+        assert moved[column].astype(float).mean() - plain[column].astype(float).mean() == pytest.approx(shift)
         assert moved[column].dtype == frame[column].dtype
 
 
-def test_dates_when_moved_are_later_by_that_many_days(imputer, frame) -> None:
+def test_dates_when_moved_are_later_by_that_many_days(imputer, frame, drawn) -> None:
     missing = frame["day"].isna()
-    for drawn, moved in zip(*both(imputer, frame, "day", 30), strict=True):
-        assert ((moved["day"] - drawn["day"])[missing] == pd.Timedelta(days=30)).all()
+    for plain, moved in zip(*both(imputer, frame, "day", 30, drawn=drawn), strict=True):
+        assert ((moved["day"] - plain["day"])[missing] == pd.Timedelta(days=30)).all()
 
 
-def test_whole_numbers_when_moved_by_a_part_are_moved_by_it_on_average(imputer, frame) -> None:
-    pairs = list(zip(*both(imputer, frame, "count", 0.25, m=6), strict=True))
+def test_whole_numbers_when_moved_by_a_part_are_moved_by_it_on_average(imputer, frame, drawn) -> None:
+    pairs = list(zip(*both(imputer, frame, "count", 0.25, m=6, drawn=drawn), strict=True))
     missing = frame["count"].isna()
-    steps = np.concatenate([(moved["count"] - drawn["count"])[missing].to_numpy(dtype=float) for drawn, moved in pairs])
+    steps = np.concatenate([(moved["count"] - plain["count"])[missing].to_numpy(dtype=float) for plain, moved in pairs])
     assert set(steps) == {0.0, 1.0}
     assert steps.mean() == pytest.approx(0.25, abs=4 * np.sqrt(0.25 * 0.75 / len(steps)))
 
 
 @pytest.mark.parametrize("column", ["number", "count", "day", "yes", "grade", "pair"])
-def test_observed_cells_when_others_are_moved_stay_as_they_are(imputer, frame, column) -> None:
-    _, moved = both(imputer, frame, column, 1.0, m=2)
+def test_observed_cells_when_others_are_moved_stay_as_they_are(imputer, frame, drawn, column) -> None:
+    _, moved = both(imputer, frame, column, 1.0, m=2, drawn=drawn)
     for table in moved:
         assert not table.isna().any().any()
         pd.testing.assert_frame_equal(table.where(frame.notna()), frame, check_dtype=False)
 
 
 @pytest.mark.parametrize("column", ["number", "count", "day", "yes", "grade", "pair"])
-def test_draws_at_delta_zero_are_those_of_draw_but_for_other_holes_of_the_row(imputer, frame, column) -> None:
+def test_draws_at_delta_zero_are_those_of_draw_but_for_other_holes_of_the_row(imputer, frame, drawn, column) -> None:
     missing = frame[column].isna()
-    for drawn, moved in zip(*both(imputer, frame, column, 0.0), strict=True):
-        pd.testing.assert_series_equal(moved[column], drawn[column])
-        pd.testing.assert_frame_equal(moved[~missing], drawn[~missing])
+    for plain, moved in zip(*both(imputer, frame, column, 0.0, drawn=drawn), strict=True):
+        pd.testing.assert_series_equal(moved[column], plain[column])
+        pd.testing.assert_frame_equal(moved[~missing], plain[~missing])
 
 
 def test_rest_of_a_row_when_a_cell_is_moved_follows_it(frame) -> None:

@@ -94,6 +94,7 @@ def test_stopped_fit_goes_on_to_the_same_bits(table, whole, tmp_path, monkeypatc
         assert whole.history_.column(name) == resumable.history_.column(name)
 
 
+@pytest.mark.slow_for_paper
 def test_killed_process_goes_on_to_the_same_bits(table, tmp_path: Path, preset) -> None:
     np.save(tmp_path / "table.npy", table)
     folder = tmp_path / "checkpoints"

@@ -17,9 +17,12 @@ from unittest import mock
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[Any]:
-    """A small Ray cluster of this test process; starting one takes several seconds."""
+    """A small Ray cluster of this test process; starting one takes several seconds.
+
+    It ends with its module: the start of Spark forks the process, after which Ray's core has been seen to fall over.
+    """
     # No statistics, workers that do not wait for all others on a busy machine, and no log of the core on the terminal.
     wanted = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
     with warnings.catch_warnings(), mock.patch.dict(os.environ, wanted):

@@ -201,6 +201,18 @@ def test_digits_are_judged_by_the_lenet_of_all_complete_training_digits(monkeypa
     assert last["data"]["scored_train_images"] == 6 <= MOST_TRAIN
 
 
+def test_draws_that_would_take_too_long_are_left_out_and_said(data, monkeypatch, tmp_path) -> None:
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.setattr(image_cell, "MOST_DRAW_SECONDS", -1.0)
+    found = []
+    image_cell.measure(
+        ImageTask("dots", "", 20, 20, "0.5", "python:image_fakes:Drawn", 0), data, tmp_path, found.append
+    )
+    assert found[-1]["message"] == "draws were not scored: by the first 20 images, all would take 0.0 hours"
+    assert {"rmse", "train_rmse"} <= found[-1]["scores"].keys()
+    assert not [name for name in found[-1]["scores"] if name.startswith("draw_")]
+
+
 def test_real_digits_are_measured_at_a_small_size(data_folder, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(image_cell, "_judge_of", lambda image_set: None)
     found = []

@@ -178,6 +178,9 @@ def test_score_that_was_reported_before_the_time_was_over_counts(tmp_path) -> No
     row = runner._row(one, runner._Ended(-9, 70.0, late=True))
     assert (row["status"], row["message"]) == ("done", "draws were not scored within the time limit")
     assert (row["peak_mib"], row["process_mib"]) == (5.0, 70.0)
+    row = runner._row(one, runner._Ended(-15, 70.0, late=False))
+    assert (row["status"], row["message"]) == ("done", "ended with code -15 after the fill was scored")
+    assert runner._row(one, runner._Ended(0, 70.0, late=False))["message"] == ""
 
 
 def test_kill_in_the_middle_loses_and_repeats_no_finished_cell(data, tmp_path) -> None:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from mcflow.typing import Array, FloatArray
 
 
+#: Images that are drawn first, and the seconds that all of them may need by these.
+FEW_DRAWN, MOST_DRAW_SECONDS = 32, 7200.0
+
+
 def measure(task: ImageTask, folder: Path, output: Path, report: Report) -> None:
     """Fit, fill and score; report what was found as soon as it is known.
 
@@ -52,7 +56,8 @@ def measure(task: ImageTask, folder: Path, output: Path, report: Report) -> None
     report(result)
     if hasattr(imputer, "draw"):
         drawn, result = work.with_a_draw(result, task.seed)
-        keep_pictures(output, task.name, split, filled, drawn)
+        if drawn is not None:
+            keep_pictures(output, task.name, split, filled, drawn)
         report(result)
 
 
@@ -105,12 +110,21 @@ class _Work:
         data = result["data"] | {"scored_train_images": len(truth)}
         return result | {"scores": result["scores"] | scores, "data": data}
 
-    def with_a_draw(self, result: dict[str, Any], seed: int) -> tuple[Array, dict[str, Any]]:
-        """Return one draw of the test images, and the result with its scores."""
+    def with_a_draw(self, result: dict[str, Any], seed: int) -> tuple[Array | None, dict[str, Any]]:
+        """Return one draw of the test images, and the result with its scores; None if it would take too long."""
         from mcflow.benchmarks.image_protocol import with_holes
 
         split = self.split
         test = with_holes(split.test, split.hidden_test)
+        few = test[:FEW_DRAWN]
+        start = time.perf_counter()
+        next(iter(self.imputer.draw(few, 1, seed, mask=split.hidden_test[:FEW_DRAWN])))
+        needed = (time.perf_counter() - start) * len(test) / len(few)
+        if needed > MOST_DRAW_SECONDS:
+            hours = f"{needed / 3600:.1f} hours"
+            return None, result | {
+                "message": f"draws were not scored: by the first {len(few)} images, all would take {hours}"
+            }
         start = time.perf_counter()
         drawn = next(iter(self.imputer.draw(test, 1, seed, mask=split.hidden_test)))
         seconds = round(time.perf_counter() - start, 4)

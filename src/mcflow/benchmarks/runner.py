@@ -196,6 +196,8 @@ def _row(one: Running, ended: _Ended) -> Row:
     result = _result(one.work / "result.json") or _failure(one, ended)
     if ended.late and result["status"] == "done":
         result["message"] = "draws were not scored within the time limit"
+    elif ended.code and result["status"] == "done":
+        result["message"] = f"ended with code {ended.code} after the fill was scored"
     process = None if ended.peak_mib is None else round(ended.peak_mib, 1)
     # Scoring comes after the fill and may need more than a cheap method; a method that failed has told no peak.
     return (

@@ -79,8 +79,9 @@ speed: $(STAMP)-dev ## measure speed, write speed/results/, README.md and the pa
 	$(BIN)/python speed/evaluate.py || test -z "$(MCFLOW_DATA)"
 	$(BIN)/python speed/parallel.py
 	$(BIN)/python speed/ray_fill.py
-	$(BIN)/python speed/streams.py || test -z "$(MCFLOW_DATA)"
+	$(BIN)/python speed/streams.py --folder build/streams || test -z "$(MCFLOW_DATA)"
 	$(BIN)/python speed/sizing.py
+	$(BIN)/python speed/serve.py
 
 bench: $(STAMP)-bench ## measure the paper's Table 1 into benchmarks/results and README.md; stop and resume at will
 	$(BIN)/mcflow benchmark tables --output benchmarks/results --readme README.md $(BENCH_FLAGS)

@@ -246,27 +246,56 @@ def ray(result: Result) -> str:
 
 
 def parallel(result: Result) -> str:
-    header = ("rows a batch", "one process", f"{result['workers']} processes", "times", "adding up and waiting")
+    header = (
+        "rows a batch",
+        "one process",
+        f"{result['workers']} processes",
+        "times",
+        "passes alone",
+        "adding up and waiting",
+    )
     rows = tuple(
         (
             f"{one['batch_size']:,}",
             f"{one['one_rows_per_s']:,} rows a second",
             f"{one['rows_per_s']:,} rows a second",
             f"**{one['speedup']:.2f}**",
+            f"{one['speedup_of_epochs']:.2f}",
             _percent(one["exchange_share"]),
         )
         for one in result["cases"]
     )
-    fast = [f"{one['batch_size']:,}" for one in result["cases"] if one["speedup"] >= result["asked_speedup"]]
-    reached = f"reached with batches of {' and '.join(fast)} rows" if fast else "**not** reached"
+    fast, passes = (_batches(result, of) for of in ("speedup", "speedup_of_epochs"))
     words = (
         f"{result['rows']:,} × {result['columns']} cells like Letter's, {result['epochs']} passes, one thread a "
-        f"process, from a table in memory to a fitted model. The {result['asked_speedup']:.1f} times that were asked "
-        f"are {reached}. At every step {result['cases'][0]['parameters']:,} gradients are added up. "
+        f"process, from a table in memory to a fitted model, and the passes of training alone. The "
+        f"{result['asked_speedup']:.1f} times that were asked are {fast} by the whole fit, and {passes} by its passes; "
+        f"the density and the calibration are the work of one. At every step "
+        f"{result['cases'][0]['parameters']:,} gradients are added up. "
         f"Losses differ from those of one process by at most "
         f"{max(one['largest_loss_difference'] for one in result['cases']):g}. ({_under(result)})"
     )
     return to_markdown([Grid(header, rows), Paragraph(words)])
+
+
+def _batches(result: Result, speedup: str) -> str:
+    fast = [f"{one['batch_size']:,}" for one in result["cases"] if one[speedup] >= result["asked_speedup"]]
+    return f"reached with batches of {' and '.join(fast)} rows" if fast else "**not** reached"
+
+
+def serve(result: Result) -> str:
+    many, kept = result["many"], max(result["server_gib"], result["with_jobs_gib"]) <= result["limit_gib"]
+    own = result["server_gib"] <= result["limit_gib"]
+    words = (
+        f"A CSV file of {result['megabytes']:.0f} MB, {result['rows']:,} rows × {result['columns']} columns, took "
+        f"{result['sent_s']:.0f} s to send and {result['done_s']:.0f} s until the filled file, the report and all "
+        f"intervals were there, with a fit of {result['max_time_s']:.0f} s. The server held at most "
+        f"**{1024 * result['server_gib']:.0f} MiB**; together with the process of its job "
+        f"{result['with_jobs_gib']:.2f} GiB. The limit of {result['limit_gib']:.0f} GiB is {_kept(own)} by the server, "
+        f"and {_kept(kept)} by both together. Of {many['clients']} clients that sent a file at once, "
+        f"{many['done']} got theirs filled, after {many['seconds']:.0f} s for all. ({_under(result)})"
+    )
+    return to_markdown([Paragraph(words)])
 
 
 def _percent(share: float | None) -> str:
@@ -292,4 +321,5 @@ RENDER: dict[str, Callable[[Result], str]] = {
     "ray": ray,
     "sizing": sizing,
     "streams": streams,
+    "serve": serve,
 }

@@ -19,7 +19,7 @@ from rendering import RENDER
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "results"
-PAGES = ("README.md", "docs/performance.md", "docs/images.md", "docs/evaluate.md", "docs/scale.md")
+PAGES = ("README.md", "docs/performance.md", "docs/images.md", "docs/evaluate.md", "docs/scale.md", "docs/server.md")
 
 
 def environment() -> dict[str, Any]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +21,7 @@ import parallel
 import pictures
 import ray_fill
 import rendering
+import serve
 from mcflow import MCFlowImputer
 from mcflow.data.parts import parts_of
 from mcflow.engines.ray import PartDone
@@ -206,7 +211,7 @@ def a_fit(seconds: float, losses: list[float]) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(14.0, "are reached with batches of 256 rows"), (16.0, "are **not** reached")]
+    ("seconds", "words"), [(14.0, "are reached with batches of 256 rows by the"), (15.1, "are **not** reached by the")]
 )
 def test_parallel_block_says_how_two_processes_compare_with_one(seconds, words) -> None:
     found = parallel.compared(a_fit(21.0, [3.0, 2.0]), a_fit(seconds, [3.0, 2.5]), 1_000, 42)
@@ -215,8 +220,9 @@ def test_parallel_block_says_how_two_processes_compare_with_one(seconds, words) 
     assert found["speedup_of_epochs"] == pytest.approx(20 / (seconds - 1), abs=1e-3)
     said = {"rows": 1_000, "columns": 16, "epochs": 42, "workers": 2, "asked_speedup": 1.4}
     text = rendering.parallel(said | {"cases": [found | {"batch_size": 256}]} | UNDER)
-    assert f"**{21 / seconds:.2f}** | {200 / seconds:.0f} %" in text
+    assert f"**{21 / seconds:.2f}** | {20 / (seconds - 1):.2f} | {200 / seconds:.0f} %" in text
     assert words in text
+    assert "and reached with batches of 256 rows by its passes" in text
     assert "by at most 0.5" in text
 
 
@@ -228,3 +234,28 @@ def test_exchanges_of_gradients_are_timed(monkeypatch) -> None:
     seconds = parallel.timed_exchange()
     assert parallel.GradientMean.average(None, 1.0, 2.0) == [1.0, 2.0]
     assert len(seconds) == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "both", "words"),
+    [
+        (0.3, 1.9, "is kept by the server, and kept by both"),
+        (0.3, 2.1, "is kept by the server, and **not** kept by both"),
+    ],
+)
+def test_serve_block_says_whose_memory_is_meant(server, both, words) -> None:
+    found = {"rows": 1_000, "columns": 16, "megabytes": 100.2, "sent_s": 2.0, "done_s": 200.0, "max_time_s": 60.0}
+    found |= {"server_gib": server, "with_jobs_gib": both, "limit_gib": 2.0}
+    text = rendering.serve(found | {"many": {"clients": 10, "done": 9, "seconds": 80.0}} | UNDER)
+    assert "**307 MiB**" in text
+    assert words in text
+    assert "Of 10 clients that sent a file at once, 9 got theirs" in text
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory of processes is read from Linux's /proc")
+def test_memory_of_a_process_holds_that_of_those_below_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        sizes = serve.resident(os.getpid())
+        child.communicate(b"\n")
+    assert sizes[0] > 50
+    assert len(sizes) >= 2

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mcflow.data import csv_layout
 from mcflow.data.cells import MISSING_MARKS
 from mcflow.data.csv_dialect import decode, find_separator
 from mcflow.data.csv_layout import scan, splice
@@ -280,4 +281,8 @@ def test_splice_puts_pieces_between_what_it_keeps(text, cuts, pieces) -> None:
         expected, last = expected + text[last:start] + piece, stop
     back = list(reversed(list(zip(pairs, pieces, strict=False))))
     starts, stops = (np.array([pair[k] for pair, _ in back], dtype=np.int64) for k in (0, 1))
-    assert splice(text, starts, stops, [piece for _, piece in back]) == expected + text[last:]
+    given_pieces = pa.array([piece for _, piece in back], pa.binary())
+    assert splice(text, starts, stops, given_pieces) == expected + text[last:]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_layout, "_PIECES", 2)
+        assert splice(text, starts, stops, given_pieces) == expected + text[last:]

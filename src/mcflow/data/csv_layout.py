@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["CsvLayout", "line_breaks", "line_widths", "scan", "splice"]
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +19,8 @@ _RETURN = ord("\r")
 _CLOSING = r'(?s)^"((?:[^"]|"")*)"'
 #: Bytes of text to gather at once; bounds the memory of the indices.
 _CHUNK = 1 << 24
+#: Pieces to put into a text at once; bounds the memory of the objects that they become.
+_PIECES = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -263,7 +264,7 @@ def _inside_quotes_with_strays(
     return inside
 
 
-def splice(text: bytes, starts: Array, stops: Array, pieces: Sequence[bytes]) -> bytes:
+def splice(text: bytes, starts: Array, stops: Array, pieces: pa.Array) -> bytes:
     """Replace parts of a text.
 
     Parameters
@@ -272,7 +273,7 @@ def splice(text: bytes, starts: Array, stops: Array, pieces: Sequence[bytes]) ->
         The text.
     starts, stops : ndarray of shape (n_pieces,)
         The parts to replace, in any order, none over another; an empty part is a place to insert at.
-    pieces : sequence of bytes
+    pieces : pyarrow.Array of binary
         What to put there.
 
     Returns
@@ -282,12 +283,16 @@ def splice(text: bytes, starts: Array, stops: Array, pieces: Sequence[bytes]) ->
     Examples
     --------
     >>> import numpy as np
-    >>> splice(b"1,,3", np.array([2]), np.array([2]), [b"2"])
+    >>> splice(b"1,,3", np.array([2]), np.array([2]), pa.array([b"2"]))
     b'1,2,3'
     """
     order = np.lexsort((stops, starts))
-    begin, end = [0, *stops[order].tolist()], [*starts[order].tolist(), len(text)]
-    parts = [b""] * (2 * len(order) + 1)
-    parts[0::2] = [text[a:b] for a, b in zip(begin, end, strict=True)]
-    parts[1::2] = [pieces[k] for k in order.tolist()]
-    return b"".join(parts)
+    parts, place = [], 0
+    for some in np.split(order, range(_PIECES, len(order), _PIECES)):
+        begin, end = [place, *stops[some].tolist()], starts[some].tolist()
+        place = begin.pop()
+        mixed = [b""] * (2 * len(some))
+        mixed[0::2] = [text[a:b] for a, b in zip(begin, end, strict=True)]
+        mixed[1::2] = pieces.take(pa.array(some)).to_pylist()
+        parts.append(b"".join(mixed))
+    return b"".join([*parts, text[place:]])

@@ -21,17 +21,18 @@ class _Changes:
 
     starts: list[Array]
     stops: list[Array]
-    pieces: list[bytes]
+    pieces: list[pa.Array]
 
-    def add(self, starts: Array, stops: Array, pieces: list[bytes]) -> None:
+    def add(self, starts: Array, stops: Array, pieces: pa.ChunkedArray) -> None:
         self.starts.append(starts)
         self.stops.append(stops)
-        self.pieces += pieces
+        self.pieces += pieces.cast(pa.large_binary()).chunks
 
     def apply(self, text: bytes) -> bytes:
         if not self.starts:
             return text
-        return splice(text, np.concatenate(self.starts), np.concatenate(self.stops), self.pieces)
+        pieces = pa.chunked_array(self.pieces, pa.large_binary()).combine_chunks()
+        return splice(text, np.concatenate(self.starts), np.concatenate(self.stops), pieces)
 
 
 def write_csv(filled: pa.Table, table: pa.Table, texts: pa.Table | None, source: CsvSource) -> bytes:
@@ -97,7 +98,7 @@ def _spelled(values: pa.ChunkedArray, name: str, source: CsvSource) -> pa.Chunke
 
 def _fill(changes: _Changes, layout: CsvLayout, place: int, new: BoolArray, cells: pa.ChunkedArray) -> None:
     starts, stops = layout.bounds(place)
-    changes.add(starts[1:][new], stops[1:][new], _bytes(cells))
+    changes.add(starts[1:][new], stops[1:][new], cells)
 
 
 def _drop(changes: _Changes, layout: CsvLayout, kept: list[bool]) -> None:
@@ -106,16 +107,15 @@ def _drop(changes: _Changes, layout: CsvLayout, kept: list[bool]) -> None:
     for place in np.flatnonzero(~np.array(kept)).tolist():
         starts, stops = layout.bounds(place)
         part = (starts, stops + 1) if place < first else (starts - 1, stops)
-        changes.add(*part, [b""] * len(starts))
+        changes.add(*part, pa.chunked_array([pa.repeat("", len(starts))]))
 
 
 def _append(changes: _Changes, layout: CsvLayout, added: pa.Table, source: CsvSource) -> None:
     """Put columns at the end of each line."""
     ends = layout.ends[:, -1]
     for name in added.column_names:
-        cells = [*_bytes(_named([name], source)), *_bytes(_whole_column(added.column(name), name, source))]
-        separator = source.dialect.separator.encode()
-        changes.add(ends, ends, [separator + cell for cell in cells])
+        cells = [*_named([name], source).chunks, *_whole_column(added.column(name), name, source).chunks]
+        changes.add(ends, ends, pc.binary_join_element_wise(source.dialect.separator, pa.chunked_array(cells), ""))
 
 
 def _named(names: list[str], source: CsvSource) -> pa.ChunkedArray:
@@ -125,11 +125,6 @@ def _named(names: list[str], source: CsvSource) -> pa.ChunkedArray:
 def _whole_column(column: pa.ChunkedArray, name: str, source: CsvSource) -> pa.ChunkedArray:
     missing = column.is_null(nan_is_null=True)
     return pc.if_else(missing, "", _spelled(column, name, source).fill_null(""))
-
-
-def _bytes(cells: pa.ChunkedArray) -> list[bytes]:
-    found: list[bytes] = cells.cast(pa.binary()).to_pylist()
-    return found
 
 
 def _joined(filled: pa.Table, table: pa.Table, texts: pa.Table | None, source: CsvSource) -> bytes:

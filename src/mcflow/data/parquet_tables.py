@@ -58,7 +58,7 @@ def read_parquet(data: bytes) -> tuple[pa.Table, ParquetSource]:
         return opened.read(), ParquetSource.of(opened.metadata)
 
 
-def write_parquet(filled: pa.Table, table: pa.Table, source: ParquetSource) -> bytes:
+def write_parquet(filled: pa.Table, table: pa.Table, source: ParquetSource) -> memoryview:
     """Write a filled table as a Parquet file.
 
     Parameters
@@ -72,12 +72,13 @@ def write_parquet(filled: pa.Table, table: pa.Table, source: ParquetSource) -> b
 
     Returns
     -------
-    bytes
+    memoryview
+        The bytes of the file.
     """
     whole = conformed(filled, table)
     target = pa.BufferOutputStream()
     pq.write_table(whole, target, compression=source.compression, row_group_size=source.group_rows)
-    return bytes(target.getvalue())
+    return memoryview(target.getvalue())
 
 
 def conformed(filled: pa.Table, table: pa.Table) -> pa.Table:

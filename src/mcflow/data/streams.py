@@ -22,7 +22,7 @@ def read_stream() -> bytes:
     return sys.stdin.buffer.read()
 
 
-def write_stream(data: bytes) -> None:
+def write_stream(data: bytes | memoryview) -> None:
     """Write to standard output.
 
     Raises

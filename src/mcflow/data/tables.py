@@ -167,6 +167,7 @@ def _read(name: str, data: bytes, ending: str) -> TableFile:
             table, source = read_parquet(data)
             return TableFile(table, None, ending, parquet=source)
         read = read_csv(decompress(data, ending), name, _separator(ending))
+        pa.default_memory_pool().release_unused()  # what finding the types took, as much as the table itself
         return TableFile(read.table, read.texts, ending, read.source)
     except DataError:
         raise
@@ -292,9 +293,10 @@ def with_twins(source: TableFile, twins: Mapping[str, str]) -> TableFile:
         To write a table with the new columns by. They are empty, and in the text of a CSV file they are not there yet.
     """
     table, csv = source.table, source.csv
-    for new, old in twins.items():
-        kind = table.schema.field(old).type
-        table = table.append_column(new, pa.chunked_array([pa.nulls(table.num_rows, kind)]))
+    kinds = {new: table.schema.field(old).type for new, old in twins.items()}
+    empty = {kind: pa.chunked_array([pa.nulls(table.num_rows, kind)]) for kind in set(kinds.values())}
+    for new, kind in kinds.items():
+        table = table.append_column(new, empty[kind])
     spellings = dict(csv.spellings) | {new: csv.spelling(old) for new, old in twins.items()}
     quoted = dict(csv.quoted) | {new: csv.quoted.get(old) for new, old in twins.items()}
     return replace(source, table=table, csv=replace(csv, spellings=spellings, quoted=quoted))
@@ -342,7 +344,7 @@ def _unpacked(ending: str) -> str:
     return ending.removesuffix(".gz").removesuffix(".zst") or ".csv"
 
 
-def _content(filled: pa.Table, source: TableFile, ending: str) -> bytes:
+def _content(filled: pa.Table, source: TableFile, ending: str) -> bytes | memoryview:
     if FORMATS[ending] == "parquet":
         return write_parquet(filled, source.table, source.parquet)
     return compress(write_csv(filled, source.table, source.texts, _csv_for(source, ending)), ending)

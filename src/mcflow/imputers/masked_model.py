@@ -22,7 +22,7 @@ from mcflow.data.schema import Column
 from mcflow.flows.conditional import ConditionalFlow
 from mcflow.imputers.blending import Blend
 from mcflow.imputers.masked_draws import MaskedDraws
-from mcflow.latent.masked import MaskedMapper
+from mcflow.latent.masked import TARGETS_AT_ONCE, MaskedMapper
 from mcflow.random import Streams
 from mcflow.training.calibration import Calibration
 from mcflow.training.callbacks import Callback, closing_all, tell_phase
@@ -415,8 +415,9 @@ class MaskedModel(MaskedDraws):
 
 def _shares(mapper: MaskedMapper, units: Tensor, seen: Tensor) -> Tensor:
     """Return the share of each point among a column's observed cells, none of them nothing."""
-    below, share = mapper.targets(units)
     counts = torch.zeros(mapper.n_points, mapper.n_columns)
-    counts.scatter_add_(0, below, torch.where(seen, 1 - share, 0.0))
-    counts.scatter_add_(0, (below + 1).clamp(max=mapper.n_points - 1), torch.where(seen, share, 0.0))
+    for some, known in zip(units.split(TARGETS_AT_ONCE), seen.split(TARGETS_AT_ONCE), strict=True):
+        below, share = mapper.targets(some)
+        counts.scatter_add_(0, below, torch.where(known, 1 - share, 0.0))
+        counts.scatter_add_(0, (below + 1).clamp(max=mapper.n_points - 1), torch.where(known, share, 0.0))
     return ((counts + 0.5) / (counts + 0.5).sum(0)).T

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Answer", "MaskedMapper", "cross_entropy"]
+__all__ = ["TARGETS_AT_ONCE", "Answer", "MaskedMapper", "cross_entropy"]
 
 import math
 from typing import Any, NamedTuple
@@ -23,6 +23,9 @@ FEW_COLUMNS = 64
 
 #: Beyond this the inverse hyperbolic sine is the same for all, so that squares are finite.
 LARGEST = 1e18
+
+#: Rows whose targets are best computed at a time: on the way they take several times the memory of the answer.
+TARGETS_AT_ONCE = 1 << 16
 
 
 class Answer(NamedTuple):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mcflow.config import Settings
-from mcflow.latent.masked import Answer, MaskedMapper, cross_entropy
+from mcflow.latent.masked import TARGETS_AT_ONCE, Answer, MaskedMapper, cross_entropy
 from mcflow.random import Streams
 from mcflow.training.callbacks import Callback
 from mcflow.training.held_out import HeldOutTrainer
@@ -244,5 +244,9 @@ def _taken(patterns: Tensor, shape: Sequence[int], share: float, generator: torc
 
 def _targets(mapper: MaskedMapper, units: Tensor) -> tuple[Tensor, Tensor]:
     """Return the targets of rows, however many axes they have before that of the columns."""
-    below, share = mapper.targets(units.reshape(-1, units.shape[-1]))
-    return below.to(torch.int16).view(units.shape), share.view(units.shape)
+    rows = units.reshape(-1, units.shape[-1])
+    belows, shares = torch.empty_like(rows, dtype=torch.int16), torch.empty_like(rows)
+    for some, *found in zip(*(all_rows.split(TARGETS_AT_ONCE) for all_rows in (rows, belows, shares)), strict=True):
+        for place, answer in zip(found, mapper.targets(some), strict=True):
+            place.copy_(answer)
+    return belows.view(units.shape), shares.view(units.shape)

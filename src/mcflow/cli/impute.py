@@ -76,6 +76,8 @@ def impute(
     check_report_file(report, source, model, save, *outputs)
     flags = chosen, wished, unsure
     imputer, table = _fitted(source, *flags) if model is None else _loaded(source, model, *flags)
+    if format_of(output) == "parquet":
+        table = table.without_texts()
     tables = fill_and_write(imputer, table, output, unsure, chosen)
     if save is not None:
         imputer.save(save)

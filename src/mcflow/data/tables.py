@@ -67,6 +67,10 @@ class TableFile:
     csv: CsvSource = field(default_factory=CsvSource)
     parquet: ParquetSource = field(default_factory=ParquetSource)
 
+    def without_texts(self) -> TableFile:
+        """Return the typed columns alone, for files that are not written as text; most of the memory is free then."""
+        return replace(self, texts=None, csv=CsvSource())
+
 
 def format_of(path: Path) -> str:
     """Return "csv" or "parquet" by a file's ending.

@@ -14,11 +14,12 @@ import torch
 
 from mcflow.config import PRESETS, Settings
 from mcflow.errors import McflowWarning, TrainingError
+from mcflow.imputers.masked_model import _shares
 from mcflow.latent.masked import MaskedMapper
 from mcflow.random import Streams
 from mcflow.training import Callback
 from mcflow.training.held_out import DESCENT, LOOKS, PATIENCE
-from mcflow.training.hidden import HeldCells, HiddenTrainer
+from mcflow.training.hidden import HeldCells, HiddenTrainer, _targets
 from mcflow.training.sizes import fitting
 
 
@@ -52,6 +53,25 @@ def weights_of(trainer: HiddenTrainer) -> list[torch.Tensor]:
 
 def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+# --- targets
+
+
+def test_targets_when_found_in_parts_are_those_of_all_rows(monkeypatch) -> None:
+    def of_all() -> tuple[torch.Tensor, ...]:
+        units, seen = table()
+        mapper = make_trainer().mapper
+        return (*_targets(mapper, units.view(4, 40, 3)), _shares(mapper, units, seen))
+
+    whole = of_all()
+    for place in ("mcflow.training.hidden", "mcflow.imputers.masked_model"):
+        monkeypatch.setattr(f"{place}.TARGETS_AT_ONCE", 7)
+    below, share, shares = of_all()
+    assert below.shape == (4, 40, 3)
+    assert torch.equal(below, whole[0])
+    assert torch.equal(share, whole[1])
+    torch.testing.assert_close(shares, whole[2])
 
 
 # --- held-out cells

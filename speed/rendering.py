@@ -284,16 +284,17 @@ def _batches(result: Result, speedup: str) -> str:
 
 
 def serve(result: Result) -> str:
-    many, kept = result["many"], max(result["server_gib"], result["with_jobs_gib"]) <= result["limit_gib"]
-    own = result["server_gib"] <= result["limit_gib"]
+    many, limit = result["many"], result["limit_gib"]
+    own, both = (result[of] <= limit for of in ("server_gib", "with_jobs_gib"))
     words = (
         f"A CSV file of {result['megabytes']:.0f} MB, {result['rows']:,} rows × {result['columns']} columns, took "
         f"{result['sent_s']:.0f} s to send and {result['done_s']:.0f} s until the filled file, the report and all "
         f"intervals were there, with a fit of {result['max_time_s']:.0f} s. The server held at most "
         f"**{1024 * result['server_gib']:.0f} MiB**; together with the process of its job "
-        f"{result['with_jobs_gib']:.2f} GiB. The limit of {result['limit_gib']:.0f} GiB is {_kept(own)} by the server, "
-        f"and {_kept(kept)} by both together. Of {many['clients']} clients that sent a file at once, "
-        f"{many['done']} got theirs filled, after {many['seconds']:.0f} s for all. ({_under(result)})"
+        f"{result['with_jobs_gib']:.2f} GiB. The limit of {limit:.0f} GiB is {_kept(own)} by the server, "
+        f"and {_kept(both)} by both together. Of {many['clients']} clients that sent a file at once, "
+        f"{many['waiting']} waited and {many['done']} got theirs filled, after {many['seconds']:.0f} s for all. "
+        f"({_under(result)})"
     )
     return to_markdown([Paragraph(words)])
 

@@ -246,10 +246,10 @@ def test_exchanges_of_gradients_are_timed(monkeypatch) -> None:
 def test_serve_block_says_whose_memory_is_meant(server, both, words) -> None:
     found = {"rows": 1_000, "columns": 16, "megabytes": 100.2, "sent_s": 2.0, "done_s": 200.0, "max_time_s": 60.0}
     found |= {"server_gib": server, "with_jobs_gib": both, "limit_gib": 2.0}
-    text = rendering.serve(found | {"many": {"clients": 10, "done": 9, "seconds": 80.0}} | UNDER)
+    text = rendering.serve(found | {"many": {"clients": 10, "waiting": 8, "done": 9, "seconds": 80.0}} | UNDER)
     assert "**307 MiB**" in text
     assert words in text
-    assert "Of 10 clients that sent a file at once, 9 got theirs" in text
+    assert "Of 10 clients that sent a file at once, 8 waited and 9 got theirs" in text
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory of processes is read from Linux's /proc")

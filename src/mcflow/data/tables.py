@@ -68,7 +68,7 @@ class TableFile:
     parquet: ParquetSource = field(default_factory=ParquetSource)
 
     def without_texts(self) -> TableFile:
-        """Return the typed columns alone, for files that are not written as text; most of the memory is free then."""
+        """Return the typed columns alone, for files that are not written as text; the text takes twice their memory."""
         return replace(self, texts=None, csv=CsvSource())
 
 

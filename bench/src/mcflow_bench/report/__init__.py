@@ -1,0 +1,1 @@
+"""Tables and figures of benchmark results, as Markdown, HTML and blocks of documentation pages."""

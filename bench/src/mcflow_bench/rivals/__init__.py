@@ -1,0 +1,1 @@
+"""Imputers that mcflow is compared with."""

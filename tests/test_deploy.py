@@ -109,7 +109,9 @@ def test_ray_manifests_have_known_fields_and_the_version_of_ray_that_is_tested(d
 
 def check_ray(words: list[str]) -> None:
     """See that a command of Ray and its flags exist."""
-    scripts = pytest.importorskip("ray.scripts.scripts", reason="Ray is not installed: pip install 'mcflow[ray]'")
+    scripts = pytest.importorskip(
+        "ray.scripts.scripts", reason="Ray is not installed: pip install 'mcflow-impute[ray]'"
+    )
     command = scripts.cli.commands[words[0]]
     known = {flag for parameter in command.params for flag in parameter.opts}
     for word in words[1:]:
@@ -194,7 +196,7 @@ def test_workers_of_torchrun_meet_where_the_service_says() -> None:
 
 def test_ray_cluster_fits_the_schema_of_rays_autoscaler() -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    autoscaler = pytest.importorskip("ray.autoscaler", reason="Ray is not installed: pip install 'mcflow[ray]'")
+    autoscaler = pytest.importorskip("ray.autoscaler", reason="Ray is not installed: pip install 'mcflow-impute[ray]'")
     schema = json.loads((Path(autoscaler.__file__).parent / "ray-schema.json").read_text())
     cluster = yaml.safe_load(RAY_CLUSTER.read_text())
     jsonschema.validate(cluster, schema)
@@ -222,3 +224,10 @@ def test_image_installs_extras_that_exist_from_files_that_are_there() -> None:
     assert re.search(r"FROM python:\d+\.\d+", text)
     assert (ROOT / "constraints.txt").is_file()
     assert f"-t {IMAGE} " in (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["deploy/Dockerfile", "docs/deployment.md"])
+def test_slim_image_installs_the_openmp_library_that_lightgbm_needs(page) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    image, install = text.index("FROM python:3.12-slim"), text.index("pip install")
+    assert "apt-get install --yes --no-install-recommends libgomp1" in text[image:install]

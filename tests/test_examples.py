@@ -13,12 +13,7 @@ FOLDER = Path(__file__).parent.parent / "examples"
 
 #: Flags that keep a program tiny, and the ending of what it writes; none when it writes nothing.
 TINY = {
-    "fill_a_table": (["--rows", "120", "--max-epochs", "1"], ".svg"),
-    "mixed_types": (["--rows", "200", "--max-epochs", "1"], ""),
     "draws_and_pooling": (["--rows", "80", "--draws", "3", "--max-epochs", "1"], ".svg"),
-    "fill_images": (["--images", "40", "--max-epochs", "1"], ".png"),
-    "evaluate_a_table": (["--rows", "120", "--max-epochs", "1"], ".svg"),
-    "write_a_report": (["--rows", "120", "--max-epochs", "1"], ".html"),
 }
 
 

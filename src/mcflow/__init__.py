@@ -15,17 +15,12 @@ if TYPE_CHECKING:
     from mcflow.imputers import MCFlowImageImputer, MCFlowImputer, load
     from mcflow.pool import fit_pooled
 
-__getattr__ = lazily(
+__getattr__, __dir__ = lazily(
     __name__,
+    __all__,
     {
-        "MCFlowImageImputer": "mcflow.imputers",
-        "MCFlowImputer": "mcflow.imputers",
-        "evaluate": "mcflow.evaluation",
-        "load": "mcflow.imputers",
-        "fit_pooled": "mcflow.pool",
+        "evaluation": "evaluate",
+        "imputers": "MCFlowImageImputer MCFlowImputer load",
+        "pool": "fit_pooled",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return list(__all__)

@@ -1,189 +1,25 @@
-"""Every hyper-parameter, once: small frozen dataclasses, the presets, and what each value may be."""
+"""Constraints of parameters: what each value may be, and the message when it is not."""
 
 from __future__ import annotations
 
 __all__ = [
     "BATCH_ROWS",
     "CONSTRAINTS",
-    "IMAGE_PRESETS",
-    "OVERRIDES",
-    "PRESETS",
+    "FIELDS",
     "PROGRESS",
-    "DataConfig",
-    "FlowConfig",
     "Interval",
-    "LatentConfig",
     "Options",
-    "Settings",
-    "TrainConfig",
     "check_parameter",
-    "resolve",
+    "check_parameters",
+    "field_range",
 ]
 
-import dataclasses
 import math
 import numbers
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcflow.errors import ParameterError, did_you_mean
-
-
-@dataclass(frozen=True)
-class FlowConfig:
-    """The flow G.
-
-    Parameters
-    ----------
-    n_couplings : int
-        Affine couplings in the flow.
-    n_layers : int
-        Linear layers in each of the networks s and t.
-    """
-
-    n_couplings: int = 6
-    n_layers: int = 4
-
-
-@dataclass(frozen=True)
-class LatentConfig:
-    """The network H in the flow's latent space.
-
-    Parameters
-    ----------
-    masked : bool
-        Whether H reads rows of which some cells are hidden, and their mask, instead of points of the latent space.
-    n_layers : int
-        Linear layers, each as wide as the table, of the one that reads the latent space.
-    n_blocks : int
-        Residual blocks of the one that reads masks.
-    width : int
-        Their width; 0 for one that fits the table.
-    n_members : int
-        Networks side by side whose answers are averaged; 0 for more the smaller the table.
-    n_knots, n_points : int
-        Knots by which a number is read and points at which it may be, at most. Without knots a number is read as it is.
-    reads_mask : bool
-        Whether the mask is among what H reads.
-    """
-
-    masked: bool = False
-    n_layers: int = 5
-    n_blocks: int = 2
-    width: int = 0
-    n_members: int = 0
-    n_knots: int = 32
-    n_points: int = 32
-    reads_mask: bool = True
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """How G and H are trained in turn.
-
-    Parameters
-    ----------
-    max_epochs : int
-        Epochs after which training ends, stable or not; 0 for as many as fit the table.
-    batch_size : int
-        Rows a step.
-    learning_rate : float
-        Adam's rate, for G and for H.
-    likelihood_weight : float
-        The paper's λ: the weight of the log-density in H's loss.
-    tolerance : float
-        A loss counts as stable when two successive windows of epochs differ by at most this share
-        of the range that the loss has run through. Zero turns the test off.
-    window : int
-        Epochs in such a window.
-    max_time : float
-        Seconds after which training ends; 0 for no limit.
-    hide_share : float
-        Share of the observed cells that is hidden at every step, to be learned; 0 learns those that are shown.
-    refills : bool
-        Whether the paper's schedule refills the missing cells at every power of two.
-    held_share : float
-        Share of the observed cells of some rows that is never learned, to choose by.
-    weight_decay : float
-        How fast weights shrink, in units of the rate.
-    """
-
-    max_epochs: int = 500
-    batch_size: int = 128
-    learning_rate: float = 1e-4
-    likelihood_weight: float = 1e-3
-    tolerance: float = 1e-3
-    window: int = 16
-    max_time: float = 0.0
-    refills: bool = True
-    hide_share: float = 0.2
-    held_share: float = 0.1
-    weight_decay: float = 0.1
-
-
-@dataclass(frozen=True)
-class DataConfig:
-    """How cells become the networks' numbers.
-
-    Parameters
-    ----------
-    scaling : str
-        "range": columns of numbers by their observed minimum and maximum, as in the paper; "auto": columns with heavy
-        tails, outliers or many equal values by rank.
-    """
-
-    scaling: str = "range"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """A preset: the data, the flow, the latent network and the training together."""
-
-    data: DataConfig = field(default_factory=DataConfig)
-    flow: FlowConfig = field(default_factory=FlowConfig)
-    latent: LatentConfig = field(default_factory=LatentConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
-
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Return the settings as plain nested dictionaries."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, given: dict[str, dict[str, Any]]) -> Settings:
-        """Build settings from what `to_dict` returned."""
-        parts = {"data": DataConfig, "flow": FlowConfig, "latent": LatentConfig, "train": TrainConfig}
-        return cls(**{name: part(**given[name]) for name, part in parts.items()})
-
-
-#: The settings to start from, by name.
-PRESETS: dict[str, Settings] = {
-    "default": Settings(
-        latent=LatentConfig(masked=True),
-        train=TrainConfig(max_epochs=0, batch_size=256, learning_rate=2e-3),
-    ),
-    "paper": Settings(),
-}
-
-#: The same for images; the paper's batch, rate and λ for images follow from their size and holes.
-IMAGE_PRESETS: dict[str, Settings] = {
-    "default": Settings(
-        latent=LatentConfig(masked=True, n_blocks=1),
-        train=TrainConfig(max_epochs=0, batch_size=16, learning_rate=2e-3, weight_decay=0.01),
-    ),
-    "paper": Settings(),
-}
-
-#: Estimator arguments that replace one field of the preset, with the section that holds it.
-OVERRIDES: dict[str, str] = {
-    "max_epochs": "train",
-    "batch_size": "train",
-    "learning_rate": "train",
-    "likelihood_weight": "train",
-    "tolerance": "train",
-    "max_time": "train",
-    "n_couplings": "flow",
-    "scaling": "data",
-}
 
 
 @dataclass(frozen=True)
@@ -241,7 +77,7 @@ BATCH_ROWS = 65_536
 
 #: What each parameter may be; `check_parameter` words the messages.
 CONSTRAINTS: dict[str, Interval | Options] = {
-    "preset": Options(tuple(PRESETS), types=(Settings,)),
+    "preset": Options(("default", "paper")),
     "max_epochs": Interval(int, 1, optional=True),
     "batch_size": Interval(int, 1, optional=True),
     "learning_rate": Interval(float, 0, 1, low_open=True, optional=True),
@@ -251,9 +87,11 @@ CONSTRAINTS: dict[str, Interval | Options] = {
     "warm_start": Options((True, False)),
     "n_couplings": Interval(int, 1, 256, optional=True),
     "scaling": Options((None, "range", "auto")),
-    "unseen": Options(("error", "missing")),
+    "unseen": Options(("missing", "error")),
+    "decimals": Options((None, "observed")),
     "restore_integers": Options((True, False)),
     "n_models": Interval(int, 1),
+    "density": Options(("auto", True, False)),
     "calibrate": Options((True, False)),
     "add_indicator": Options((True, False)),
     "keep_empty_features": Options((True, False)),
@@ -261,8 +99,42 @@ CONSTRAINTS: dict[str, Interval | Options] = {
     "device": Options(("auto", "cpu", "cuda", "mps"), prefixes=("cuda:",)),
 }
 
+#: What fields of configurations may be that are not arguments of an imputer; the others are in `CONSTRAINTS`.
+FIELDS: dict[str, Interval | Options] = {
+    "scaling": Options(("range", "auto")),
+    "width": Interval(int, 0, 65_536),
+    "n_members": Interval(int, 0, 1_024),
+    "n_blocks": Interval(int, 0, 256),
+    "n_components": Interval(int, 1, 256),
+    "n_flow_layers": Interval(int, 1, 256),
+    "n_latent_layers": Interval(int, 1, 256),
+    "n_knots": Interval(int, 0, 65_536),
+    "n_points": Interval(int, 1, 65_536),
+    "burn_in": Interval(int, 0, 100_000),
+    "thinning": Interval(int, 1, 100_000),
+    "n_states": Interval(int, 1, 100_000),
+    "state_thinning": Interval(int, 1, 100_000),
+}
 
-def check_parameter(name: str, value: object, constraint: Interval | Options | None = None) -> None:
+#: What any other number of a configuration may be.
+_COUNT, _NUMBER = Interval(int, 0, 10**12), Interval(float, 0, 1e12)
+
+
+def field_range(name: str, kind: type) -> Interval | Options | None:
+    """Return what a field of a configuration may be, given its type; 0 lets the algorithm choose an argument's value.
+
+    Examples
+    --------
+    >>> print(field_range("batch_size", int))
+    a whole number of at least 0
+    """
+    known = FIELDS.get(name) or CONSTRAINTS.get(name)
+    if isinstance(known, Interval) and name not in FIELDS:
+        return replace(known, low=0, low_open=False, optional=False)
+    return known or {int: _COUNT, float: _NUMBER}.get(kind)
+
+
+def check_parameter(name: str, value: object, constraint: Interval | Options | None = None, advice: str = "") -> None:
     """Raise `ParameterError` when a parameter's value is not allowed.
 
     Parameters
@@ -273,6 +145,8 @@ def check_parameter(name: str, value: object, constraint: Interval | Options | N
         What the caller gave.
     constraint : Interval or Options, optional
         In place of the one in `CONSTRAINTS`.
+    advice : str, optional
+        A sentence to add to the message.
 
     Raises
     ------
@@ -290,41 +164,10 @@ def check_parameter(name: str, value: object, constraint: Interval | Options | N
     if constraint is None or constraint.allows(value):
         return
     hint = did_you_mean(value, map(str, constraint.words)) if isinstance(constraint, Options) else ""
-    raise ParameterError(f"{name} is {value!r}, but has to be {constraint}.{hint}")
+    raise ParameterError(f"{name} is {value!r}, but has to be {constraint}.{advice and ' '}{advice}{hint}")
 
 
-def resolve(preset: str | Settings, presets: dict[str, Settings] = PRESETS, **overrides: Any) -> Settings:
-    """Return the preset's settings with every override that is not None in its place.
-
-    Parameters
-    ----------
-    preset : str or Settings
-        A key of `presets`, or settings of your own.
-    presets : dict, default=PRESETS
-        Settings by name.
-    **overrides : object
-        Values for the fields named in `OVERRIDES`.
-
-    Returns
-    -------
-    Settings
-        A new object; presets are never changed.
-
-    Examples
-    --------
-    >>> resolve("paper", max_epochs=8).train.max_epochs
-    8
-    """
-    check_parameter("preset", preset)
-    sections: dict[str, dict[str, Any]] = {}
-    for name, value in overrides.items():
-        if name not in OVERRIDES:
-            raise ParameterError(f"{name!r} is not a setting.{did_you_mean(name, OVERRIDES)}")
-        check_parameter(name, value)
-        if value is not None:
-            constraint = CONSTRAINTS[name]
-            plain = constraint.kind(value) if isinstance(constraint, Interval) else value
-            sections.setdefault(OVERRIDES[name], {})[name] = plain
-    base = preset if isinstance(preset, Settings) else presets[preset]
-    changed = {part: dataclasses.replace(getattr(base, part), **values) for part, values in sections.items()}
-    return dataclasses.replace(base, **changed)
+def check_parameters(estimator: Any) -> None:
+    """Check the parameters of an estimator, by its own `constraints` first."""
+    for name, value in estimator.get_params(deep=False).items():
+        check_parameter(name, value, estimator.constraints.get(name))

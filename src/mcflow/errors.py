@@ -1,8 +1,9 @@
-"""The error tree: every leaf is also the builtin a caller would expect."""
+"""Exceptions and warnings of mcflow; every error also derives from the matching built-in exception."""
 
 from __future__ import annotations
 
 __all__ = [
+    "AdviceWarning",
     "CheckpointError",
     "DataError",
     "EngineError",
@@ -22,59 +23,69 @@ from collections.abc import Iterable
 
 
 class McflowError(Exception):
-    """Base of every error that mcflow raises on purpose."""
+    """Base class of all errors raised by mcflow."""
 
 
 class DataError(McflowError, ValueError):
-    """A table that cannot be used as it is."""
+    """Raised when a table or an array cannot be used as given."""
 
 
 class ParameterError(McflowError, ValueError):
-    """A setting out of its range or of an unknown name."""
+    """Raised when a parameter is unknown or has an invalid value."""
 
 
 class ModelFileError(McflowError, ValueError):
-    """A model file that is not whole, not ours, or from the future."""
+    """Raised when a model file is damaged, foreign, or written by a newer version."""
 
 
 class CheckpointError(McflowError, ValueError):
-    """A checkpoint that belongs to other data or other settings."""
+    """Raised when a checkpoint belongs to other data or other settings."""
 
 
 class TrainingError(McflowError, RuntimeError):
-    """A fit that cannot go on."""
+    """Raised when training cannot continue, or when a fitted model gives no finite values."""
 
 
 class EngineError(McflowError, RuntimeError):
-    """A cluster that does not answer, or that fails."""
+    """Raised when a cluster does not respond or fails."""
 
 
 class OutputError(McflowError, OSError):
-    """An output that cannot be written."""
+    """Raised when an output cannot be written."""
 
 
 class MissingExtraError(McflowError, ImportError):
-    """An optional dependency that is not installed."""
+    """Raised when an optional dependency is not installed."""
 
 
 class McflowWarning(UserWarning):
-    """Something that works, but perhaps not as the caller means."""
+    """Issued when a call succeeds but may not do what the caller intended."""
+
+
+class AdviceWarning(McflowWarning):
+    """A warning with advice in the terms of Python, and of the command line in `on_command_line`.
+
+    Examples
+    --------
+    >>> warning = AdviceWarning("Column 'a' is odd.", "Set kinds=.", "Add --kind.")
+    >>> str(warning), warning.on_command_line
+    ("Column 'a' is odd. Set kinds=.", "Column 'a' is odd. Add --kind.")
+    """
+
+    def __init__(self, message: str, in_python: str, with_flags: str) -> None:
+        super().__init__(message, in_python, with_flags)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} {self.args[1]}"
+
+    @property
+    def on_command_line(self) -> str:
+        """The message with the flags of the command line."""
+        return f"{self.args[0]} {self.args[2]}"
 
 
 def did_you_mean(given: object, allowed: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` when one allowed word is close, else nothing.
-
-    Parameters
-    ----------
-    given : object
-        What the caller wrote.
-    allowed : iterable of str
-        The words that would have been right.
-
-    Returns
-    -------
-    str
-        A sentence with a leading space, or the empty string.
+    """Return ``" Did you mean 'x'?"`` for the allowed word closest to `given`, or an empty string.
 
     Examples
     --------
@@ -86,18 +97,7 @@ def did_you_mean(given: object, allowed: Iterable[str]) -> str:
 
 
 def error_named(name: str, otherwise: type[McflowError] = DataError) -> type[McflowError]:
-    """Return the class of an error that another process has told by its name.
-
-    Parameters
-    ----------
-    name : str
-        Of the class.
-    otherwise : type
-        For errors that are not mcflow's.
-
-    Returns
-    -------
-    type
+    """Return the error class with the given name, as reported by another process.
 
     Examples
     --------

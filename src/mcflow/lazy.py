@@ -1,39 +1,32 @@
-"""Names of a package that are imported when they are first asked for."""
+"""Lazy imports of the names that a package exports."""
 
 from __future__ import annotations
 
 __all__ = ["lazily"]
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 
-def lazily(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a package.
+def lazily(
+    package: str, exports: Sequence[str], modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package whose names are imported on first access.
 
-    Parameters
-    ----------
-    package : str
-        Its name.
-    places : mapping
-        By name, the module that has it.
-
-    Returns
-    -------
-    callable
-        Which imports a module when a name of it is asked for: torch alone takes seconds and hundreds of MiB, and
-        ``mcflow --help`` or a baseline without networks should not be charged with them.
+    `modules` has the names, separated by spaces, by the submodule that defines them.
 
     Examples
     --------
-    >>> lazily("shapes", {"tau": "math"})("tau")
-    6.283185307179586
+    >>> find, names = lazily("os", ["join"], {"path": "join split"})
+    >>> find("join").__name__, names()
+    ('join', ['join'])
     """
+    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
 
     def find(name: str) -> Any:
-        if name in places:
-            return getattr(import_module(places[name]), name)
+        if name in homes:
+            return getattr(import_module(homes[name]), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return find
+    return find, lambda: list(exports)

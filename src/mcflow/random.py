@@ -1,4 +1,4 @@
-"""One `random_state` becomes every stream of random numbers; nothing global is read or set."""
+"""Random number streams derived from one `random_state`, without global state."""
 
 from __future__ import annotations
 
@@ -22,17 +22,7 @@ _CANONICAL_NAN = np.uint64(0x7FF8000000000000)
 
 
 def seed_from(random_state: RandomState) -> int:
-    """Return a whole number below 2⁶³ that stands for `random_state`.
-
-    Parameters
-    ----------
-    random_state : int, numpy Generator, numpy RandomState or None
-        None takes fresh entropy from the system; generators are advanced by one draw.
-
-    Returns
-    -------
-    int
-        The seed from which every stream is spawned.
+    """Return an integer seed below 2⁶³ for `random_state`.
 
     Examples
     --------
@@ -54,16 +44,9 @@ def seed_from(random_state: RandomState) -> int:
 
 
 class Streams:
-    """Independent generators spawned from one seed, one for each use.
+    """Independent generators spawned from one seed: for initial fills, weights and batch order.
 
-    Parameters
-    ----------
-    seed : int
-        What `seed_from` returned.
-
-    Notes
-    -----
-    Generators live on the CPU whatever the device, so that a seed means the same everywhere.
+    Torch generators live on the CPU, so that a seed gives the same numbers on every device.
     """
 
     def __init__(self, seed: int) -> None:
@@ -74,14 +57,14 @@ class Streams:
 
 
 def _torch_generator(sequence: np.random.SeedSequence) -> torch.Generator:
-    import torch  # takes seconds, and hundreds of MiB that a method without it should not be charged with
+    import torch  # imported here: it takes seconds and hundreds of MiB that methods without it do not need
 
     seed = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
     return torch.Generator(device="cpu").manual_seed(seed)
 
 
 def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Scramble 64-bit words (the finaliser of SplitMix64)."""
+    """Scramble 64-bit words with the finaliser of SplitMix64."""
     state = (state ^ (state >> np.uint64(30))) * _MIX_1
     state = (state ^ (state >> np.uint64(27))) * _MIX_2
     mixed: npt.NDArray[np.uint64] = state ^ (state >> np.uint64(31))
@@ -89,20 +72,7 @@ def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def hash_rows(values: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
-    """Hash each row of a table together with a seed.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_columns)
-        Float64; every NaN counts as the same value, and so do 0.0 and -0.0.
-    seed : int
-        Changes every hash.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-        One 64-bit word a row, a function of the seed and the row's own cells alone.
-    """
+    """Hash each row of `values` (n_rows, n_columns) together with a seed; return (n_rows,)."""
     bits = np.ascontiguousarray(values + 0.0).view(np.uint64)
     bits = np.where(np.isnan(values), _CANONICAL_NAN, bits)
     start = _mix(np.array([seed % 2**64], dtype=np.uint64) + _GOLDEN)
@@ -114,19 +84,9 @@ def hash_rows(values: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
 
 
 def row_uniforms(values: FloatArray, seed: int) -> FloatArray:
-    """Return uniform numbers in [0, 1), one a cell, that depend on the seed and on the row alone.
+    """Return one uniform number in [0, 1) per cell, which depends on the seed and the row only.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_columns)
-        The rows, NaN where a cell is missing.
-    seed : int
-        The seed of the whole.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_columns)
-        Float64. Equal rows get equal numbers; the order of rows does not matter.
+    Shapes: `values` (n_rows, n_columns), returns (n_rows, n_columns).
 
     Examples
     --------
@@ -144,21 +104,9 @@ def row_uniforms(values: FloatArray, seed: int) -> FloatArray:
 def cell_uniforms(
     hashes: npt.NDArray[np.uint64], columns: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
 ) -> FloatArray:
-    """Return uniform numbers for chosen cells of hashed rows, several of each.
+    """Return several uniform numbers in (0, 1) for each of some cells of hashed rows.
 
-    Parameters
-    ----------
-    hashes : ndarray of shape (n_cells,)
-        Of each cell's row, by `hash_rows`.
-    columns : ndarray of shape (n_cells,)
-        Each cell's column, or anything else that tells cells of a row apart; at least 0.
-    numbers : ndarray of shape (n_numbers,)
-        Of the series, at least 0: draws, or steps.
-
-    Returns
-    -------
-    ndarray of shape (n_numbers, n_cells)
-        Float64, inside (0, 1).
+    Shapes: `hashes` (n_cells,), `columns` (n_cells,), `numbers` (n_numbers,), returns (n_numbers, n_cells).
 
     Examples
     --------
@@ -175,25 +123,7 @@ def cell_uniforms(
 
 
 def checked_ids(name: str, ids: Any, n_rows: int) -> FloatArray:
-    """Return whole numbers that tell rows apart, as `hash_rows` takes them.
-
-    Parameters
-    ----------
-    name : str
-        Of the argument, for messages.
-    ids : array-like of shape (n_rows,)
-        Whole numbers.
-    n_rows : int
-        How many there have to be.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-
-    Raises
-    ------
-    ParameterError
-        When there are more or fewer, or they are no whole numbers.
+    """Check integer row identifiers of shape (n_rows,) and return them as float64, as `hash_rows` takes them.
 
     Examples
     --------
@@ -202,9 +132,9 @@ def checked_ids(name: str, ids: Any, n_rows: int) -> FloatArray:
     """
     numbers = np.asarray(ids)
     if numbers.shape != (n_rows,):
-        raise ParameterError(f"{name} has the shape {numbers.shape}, but {n_rows} are needed. Give a number for each.")
+        raise ParameterError(f"{name} has the shape {numbers.shape}, but has to be ({n_rows},): one number for each.")
     if numbers.dtype.kind not in "iu":
         raise ParameterError(
-            f"{name} is of type {numbers.dtype}, but has to hold whole numbers, such as range({n_rows})."
+            f"{name} has the type {numbers.dtype}, but has to hold whole numbers, such as range({n_rows})."
         )
     return numbers.astype(np.float64)

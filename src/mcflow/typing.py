@@ -1,10 +1,10 @@
-"""Names for the types that cross more than one layer."""
+"""Type aliases shared by several packages."""
 
 from __future__ import annotations
 
-__all__ = ["Array", "BoolArray", "Device", "FloatArray", "Header", "RandomState"]
+__all__ = ["Array", "BoolArray", "Device", "FloatArray", "Header", "RandomState", "TableT"]
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,3 +15,6 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 Device: TypeAlias = str
 Header: TypeAlias = dict[str, Any]
 RandomState: TypeAlias = "int | np.integer[Any] | np.random.Generator | np.random.RandomState | None"
+
+#: A numpy array or a pandas, polars or pyarrow table; results have the type of the argument.
+TableT = TypeVar("TableT")

@@ -1,4 +1,4 @@
-"""The contract that every baseline keeps: scikit-learn's checks, frames, seeds, rows, levels and observed cells."""
+"""The contract that every baseline keeps: scikit-learn's checks, frames, seeds, rows, categories and observed cells."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_filled_values_stay_within_the_observed_range(imputer, table) -> None:
     assert (filled <= np.nanmax(table, axis=0)).all()
 
 
-def test_row_s_answer_does_not_depend_on_its_neighbours(imputer, table) -> None:
+def test_result_for_a_row_does_not_depend_on_other_rows(imputer, table) -> None:
     whole = imputer.transform(table)
     order = np.random.default_rng(0).permutation(len(table))
     np.testing.assert_allclose(imputer.transform(table[order]), whole[order], rtol=0, atol=1e-5)
@@ -94,7 +94,7 @@ def test_generator_is_accepted_as_random_state(name, table) -> None:
 
 @pytest.fixture(scope="module")
 def mixed() -> pd.DataFrame:
-    """Numbers, whole numbers, levels and booleans that hang together, with holes."""
+    """Related numbers, whole numbers, categories and booleans, with missing cells."""
     rng = np.random.default_rng(1)
     group = rng.integers(0, 3, 240)
     size = rng.normal(size=240) + 3 * group
@@ -121,7 +121,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("kind", FRAMES)
-def test_frame_of_mixed_kinds_comes_back_as_it_was_with_holes_filled(name, mixed, kind) -> None:
+def test_frame_of_mixed_kinds_comes_back_with_only_missing_cells_filled(name, mixed, kind) -> None:
     import narwhals as nw
 
     given = FRAMES[kind](mixed)
@@ -139,7 +139,7 @@ def test_frame_of_mixed_kinds_comes_back_as_it_was_with_holes_filled(name, mixed
         assert filled.index.equals(mixed.index)
 
 
-def test_levels_are_better_than_the_commonest_one(name) -> None:
+def test_categories_are_better_than_the_most_frequent_one(name) -> None:
     if name in ("mean", "median", "misgan", "gain", "autoencoder"):
         pytest.skip("the constant fills are what is compared with; the networks need more epochs than a quick test has")
     rng = np.random.default_rng(2)
@@ -199,8 +199,8 @@ def test_roles_and_bounds_work_as_for_the_main_imputer(name, table) -> None:
     frame["a"] = frame["a"].where(frame["a"].abs() < 0.5)
     imputer = quick(name, roles={"d": "predictors_only"}, bounds={"a": (-0.5, 0.5)})
     filled = imputer.fit_transform(frame)
-    holes = frame["a"].isna()
-    assert filled["a"][holes].between(-0.5, 0.5).all()
+    missing = frame["a"].isna()
+    assert filled["a"][missing].between(-0.5, 0.5).all()
     assert filled["d"].isna().equals(frame["d"].isna())
 
 

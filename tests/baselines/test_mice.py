@@ -1,4 +1,4 @@
-"""Chained regressions: posterior draws in closed form, coverage, and rows that do not hang on each other."""
+"""Chained regressions: posterior draws in closed form, coverage, and independence of rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from mcflow.baselines import mice
-from mcflow.baselines.chained import Design, _Filling, _Levels
-from mcflow.baselines.mice import MiceImputer
-from mcflow.baselines.regressions import LevelRegression, NumberRegression
-from mcflow.data.schema import Column
+from mcflow.baselines.mice import CategoryRegression, Design, MiceImputer, NumberRegression, _Categories, _Filling
+from mcflow.columns.schema import Column
 
 COVARIANCE = np.array([[1.0, 0.8, 0.5, 0.2], [0.8, 1.0, 0.4, 0.1], [0.5, 0.4, 1.0, 0.6], [0.2, 0.1, 0.6, 1.0]])
 
@@ -20,21 +18,21 @@ def normal_rows(n_rows: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).multivariate_normal([1, 2, 3, 4], COVARIANCE, size=n_rows)
 
 
-def with_holes(rows: np.ndarray, seed: int, rate: float = 0.25) -> np.ndarray:
+def with_missing(rows: np.ndarray, seed: int, rate: float = 0.25) -> np.ndarray:
     return np.where(np.random.default_rng(seed).random(rows.shape) < rate, np.nan, rows)
 
 
 @pytest.fixture(scope="module")
 def fitted() -> MiceImputer:
-    return MiceImputer(n_chains=10, random_state=0).fit(with_holes(normal_rows(2000, 0), 1))
+    return MiceImputer(n_chains=10, random_state=0).fit(with_missing(normal_rows(2000, 0), 1))
 
 
 @pytest.fixture(scope="module")
 def mixed() -> pd.DataFrame:
     rng = np.random.default_rng(3)
     x = rng.normal(size=600)
-    level = np.digitize(x + 0.2 * rng.normal(size=600), [-0.5, 0.5])
-    frame = pd.DataFrame({"x": x, "c": pd.Categorical.from_codes(level, ["low", "mid", "top"]), "y": level + 0.1 * x})
+    code = np.digitize(x + 0.2 * rng.normal(size=600), [-0.5, 0.5])
+    frame = pd.DataFrame({"x": x, "c": pd.Categorical.from_codes(code, ["low", "mid", "top"]), "y": code + 0.1 * x})
     frame["c"] = frame["c"].mask(rng.random(600) < 0.2)
     frame["x"] = frame["x"].mask(rng.random(600) < 0.2)
     return frame
@@ -42,7 +40,7 @@ def mixed() -> pd.DataFrame:
 
 def test_draws_of_a_normal_table_cover_as_often_as_they_say(fitted):
     complete = normal_rows(800, 5)
-    rows = with_holes(complete, 6)
+    rows = with_missing(complete, 6)
     hidden = np.isnan(rows)
     draws = np.stack([table[hidden] for table in fitted.draw(rows, m=100, random_state=7)])
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
@@ -95,48 +93,48 @@ def test_posterior_draws_of_a_regression_have_the_closed_form_moments():
     assert (betas[:, 3] == 0).all()
 
 
-def test_level_weights_are_those_of_a_penalised_logistic_regression():
+def test_category_weights_are_those_of_a_penalised_logistic_regression():
     rng = np.random.default_rng(0)
     rows = np.column_stack([np.ones(400), rng.normal(size=(400, 3))])
     groups = np.argmax(rows @ rng.normal(size=(4, 3)) + rng.gumbel(size=(400, 3)), axis=1)
     uses = np.array([True, True, True, False])
-    weight = LevelRegression.fit(rows, groups, uses, np.zeros((4, 3)))
+    weight = CategoryRegression.fit(rows, groups, uses, np.zeros((4, 3)))
     expected = LogisticRegression(C=1.0, tol=1e-8).fit(rows[:, 1:3], groups)
-    found = LevelRegression(weight, np.arange(3), np.ones(3)).expect(rows)
+    found = CategoryRegression(weight, np.arange(3), np.ones(3)).expect(rows)
     np.testing.assert_allclose(found, expected.predict_proba(rows[:, 1:3]), atol=0.01)
     assert (weight[3] == 0).all()
 
 
-def test_drawn_levels_follow_their_probabilities():
-    regression = LevelRegression(np.zeros((1, 3)), np.arange(3), np.ones(3))
+def test_drawn_categories_follow_their_probabilities():
+    regression = CategoryRegression(np.zeros((1, 3)), np.arange(3), np.ones(3))
     uniforms = (np.arange(1000) + 0.5) / 1000
     drawn = regression.draw(np.tile([0.2, 0.0, 0.8], (1000, 1)), uniforms)
     np.testing.assert_array_equal(np.bincount(drawn.astype(int), minlength=3), [200, 0, 800])
 
 
-def test_rare_levels_share_a_group_by_their_frequency():
+def test_rare_categories_share_a_group_by_their_frequency():
     codes = np.repeat(np.arange(40.0), np.r_[np.full(31, 9), np.arange(1, 10)])
-    part = _Levels.fitting(codes, 40)
+    part = _Categories.fitting(codes, 40)
     assert part.n_groups == 32
     assert (part.group[31:] == 31).all()
     np.testing.assert_allclose(part.share[31:], np.arange(1, 10) / 45)
     np.testing.assert_array_equal(part.share[:31], 1)
 
 
-def test_products_of_a_chain_stay_those_of_its_rows(mixed):
+def test_gram_matrix_of_a_chain_stays_that_of_its_rows(mixed):
     codes = np.column_stack([mixed["x"], mixed["c"].cat.codes.replace(-1, np.nan), mixed["y"]])
-    columns = [Column("x", "double", "continuous"), Column("c", "", "category", levels=("low", "mid", "top"))]
+    columns = [Column("x", "double", "continuous"), Column("c", "", "category", categories=("low", "mid", "top"))]
     design = Design(codes, [*columns, Column("y", "double", "continuous")], np.full(3, -9.0), np.full(3, 9.0))
     filling = _Filling(design, codes, 0.01, np.random.default_rng(0))
     for _ in range(3):
         filling.round(last=True)
-    np.testing.assert_allclose(filling.gram, filling.places.T @ filling.places, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(filling.places, design.places(filling.cells), atol=1e-12)
+    np.testing.assert_allclose(filling.gram, filling.predictors.T @ filling.predictors, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(filling.predictors, design.predictors(filling.cells), atol=1e-12)
     seen = ~np.isnan(codes)
     np.testing.assert_allclose(design.write(filling.cells)[seen], codes[seen], rtol=1e-12)
 
 
-def test_levels_that_others_tell_apart_are_filled_right(mixed):
+def test_categories_that_others_tell_apart_are_filled_right(mixed):
     filled = MiceImputer(n_chains=3, n_rounds=5, random_state=0).fit_transform(mixed)
     truth = (mixed["y"] - 0.1 * mixed["x"]).round()
     known = mixed["c"].isna() & mixed["x"].notna()
@@ -146,7 +144,7 @@ def test_levels_that_others_tell_apart_are_filled_right(mixed):
     assert set(filled["c"].unique()) <= {"low", "mid", "top"}
 
 
-def test_drawn_levels_of_unrelated_columns_have_their_frequencies():
+def test_drawn_categories_of_unrelated_columns_have_their_frequencies():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=3000), "c": rng.choice(["a", "b"], p=[0.7, 0.3], size=3000)})
     frame["c"] = frame["c"].mask(rng.random(3000) < 0.5).astype("category")
@@ -157,7 +155,7 @@ def test_drawn_levels_of_unrelated_columns_have_their_frequencies():
 def test_a_row_alone_or_in_any_piece_is_filled_the_same(mixed, monkeypatch):
     imputer = MiceImputer(n_chains=2, n_rounds=3, random_state=0).fit(mixed)
     whole, drawn = imputer.transform(mixed), next(imputer.draw(mixed, m=1, random_state=3))
-    monkeypatch.setattr(mice, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(mice, "BATCH_ROWS", 7)
     pd.testing.assert_frame_equal(imputer.transform(mixed), whole, rtol=1e-9)
     alone = mixed.iloc[[11]]
     pd.testing.assert_frame_equal(next(imputer.draw(alone, m=1, random_state=3)), drawn.iloc[[11]], rtol=1e-9)
@@ -170,7 +168,7 @@ def test_same_seed_gives_the_same_bits_and_another_seed_other_chains(mixed):
 
 
 def test_column_of_targets_only_is_no_predictor():
-    rows = with_holes(normal_rows(300, 0), 1)
+    rows = with_missing(normal_rows(300, 0), 1)
     imputer = MiceImputer(n_chains=2, n_rounds=2, roles={1: "targets_only"}, random_state=0).fit(rows)
     block = imputer.design_.blocks[1]
     assert all(not regression.beta[block].any() for chain in imputer.chains_ for regression in chain)
@@ -181,10 +179,10 @@ def test_columns_that_determine_each_other_stay_within_bounds_and_near():
     rng = np.random.default_rng(0)
     heavy = np.exp(2 * rng.normal(size=1000))
     rows = np.column_stack([heavy, 2 * heavy + 1, 1e9 * heavy, 1e-9 * rng.normal(size=1000)])
-    holed = with_holes(rows, 2)
-    filled = MiceImputer(n_chains=3, random_state=0).fit_transform(holed)
-    single = np.isnan(holed[:, 1]) & ~np.isnan(holed[:, 0]) & ~np.isnan(holed[:, 2])
-    low, high = np.nanmin(holed, axis=0), np.nanmax(holed, axis=0)
+    incomplete = with_missing(rows, 2)
+    filled = MiceImputer(n_chains=3, random_state=0).fit_transform(incomplete)
+    single = np.isnan(incomplete[:, 1]) & ~np.isnan(incomplete[:, 0]) & ~np.isnan(incomplete[:, 2])
+    low, high = np.nanmin(incomplete, axis=0), np.nanmax(incomplete, axis=0)
     expected = np.clip(rows[single, 1], low[1], high[1])
     np.testing.assert_allclose(filled[single, 1], expected, rtol=0.03, atol=0.05 * rows[:, 1].std())
     assert (filled >= low).all()

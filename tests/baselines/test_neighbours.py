@@ -1,4 +1,4 @@
-"""The nearest rows, against scikit-learn's and against slow obvious versions."""
+"""The nearest rows against scikit-learn's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sklearn.impute import KNNImputer
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
 from mcflow.baselines import neighbours
-from mcflow.baselines.neighbours import NeighboursImputer, squared_distances
+from mcflow.baselines.neighbours import NeighboursImputer, _donor_terms, _squared_distances
 from mcflow.errors import ParameterError
 
 
@@ -29,23 +29,23 @@ def test_scaled_rows_are_filled_as_by_scikit_learn(rows, weights):
     np.testing.assert_allclose((filled - low) / (high - low), expected, atol=1e-6)
 
 
-def test_distances_over_shared_places_are_scikit_learns():
+def test_distances_over_shared_features_are_scikit_learns():
     rng = np.random.default_rng(1)
     x, y = rng.random((20, 5)), rng.random((30, 5))
     x[rng.random(x.shape) < 0.4], y[rng.random(y.shape) < 0.4] = np.nan, np.nan
     x[0] = np.nan
     expected = np.nan_to_num(nan_euclidean_distances(x, y, squared=True), nan=np.inf)
-    np.testing.assert_allclose(squared_distances(x, y), expected, atol=1e-12)
+    np.testing.assert_allclose(_squared_distances(x, _donor_terms(y)), expected, atol=1e-12)
 
 
-def test_pieces_of_any_size_give_the_same(rows, monkeypatch):
+def test_batches_of_any_size_give_the_same(rows, monkeypatch):
     imputer = NeighboursImputer().fit(rows)
     whole = imputer.transform(rows)
-    monkeypatch.setattr(neighbours, "DISTANCES_AT_ONCE", 1)
+    monkeypatch.setattr(neighbours, "MAX_DISTANCES", 1)
     np.testing.assert_allclose(imputer.transform(rows), whole, rtol=1e-12)
 
 
-def test_ties_at_the_last_neighbour_do_not_hang_on_the_other_rows():
+def test_ties_at_the_last_neighbour_do_not_depend_on_the_other_rows():
     rng = np.random.default_rng(2)
     grid = rng.integers(0, 3, size=(500, 5)) * 1.1
     grid[rng.random(grid.shape) < 0.2] = np.nan
@@ -56,7 +56,7 @@ def test_ties_at_the_last_neighbour_do_not_hang_on_the_other_rows():
     np.testing.assert_array_equal(imputer.transform(grid[::-1])[::-1], filled)
 
 
-def test_row_without_a_shared_place_gets_the_mean():
+def test_row_without_a_shared_feature_gets_the_mean():
     rows = np.array([[0.5, 1.5], [1.5, 4.5], [2.5, np.nan]])
     imputer = NeighboursImputer(n_neighbors=1).fit(rows)
     np.testing.assert_allclose(imputer.transform(np.array([[np.nan, np.nan]])), [[1.5, 3.0]])
@@ -73,7 +73,7 @@ def test_same_row_with_distance_weights_decides_alone():
     assert filled[1, 2] == pytest.approx(1.5, abs=1e-4)
 
 
-def test_levels_are_filled_by_the_majority_of_neighbours():
+def test_categories_are_filled_by_the_majority_of_neighbours():
     frame = pd.DataFrame({"x": [0.0, 0.1, 0.2, 9.0, 9.1, 9.2, 0.15, 9.15], "c": [*"aabccb", None, None]})
     frame["c"] = frame["c"].astype("category")
     filled = NeighboursImputer(n_neighbors=3).fit_transform(frame)

@@ -1,4 +1,4 @@
-"""The mean, the median and the commonest level."""
+"""The mean, the median and the most frequent category."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_numbers_with_an_outlier_are_filled_by_mean_or_median(kind, expected):
 
 
 @pytest.mark.parametrize("kind", [MeanImputer, MedianImputer])
-def test_levels_are_filled_by_the_commonest_and_the_first_of_equals(kind):
+def test_categories_are_filled_by_the_most_frequent_and_the_first_of_equals(kind):
     frame = pd.DataFrame({"a": ["x", "y", "y", None], "b": ["q", "p", None, None]}, dtype="category")
     filled = kind().fit_transform(frame)
     assert filled["a"][3] == "y"

@@ -1,4 +1,4 @@
-"""MissForest and boosted trees: the loop, its end, and what the models see."""
+"""MissForest and boosted trees: the chain, its convergence, and the input of the models."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from mcflow.baselines import make
 from mcflow.baselines.forests import CompactForest
-from mcflow.baselines.loops import Chain, Constant, Layout, differences, has_settled, visiting_order
-from mcflow.data.schema import Column
+from mcflow.baselines.trees import Chain, Constant, Layout, differences, has_converged
+from mcflow.columns.schema import Column
 
 QUICK = {"missforest": {"n_trees": 10, "max_rounds": 2}, "boosted": {"n_iter": 20, "max_rounds": 2}}
 NAMES = tuple(QUICK)
 
 
 class Recorder:
-    """Make models that predict what a script says, and write down what they were given."""
+    """Factory of models with scripted predictions, which records its calls."""
 
-    takes_holes = False
+    reads_missing = False
 
     def __init__(self, script=()):
         self.script = list(script)
@@ -30,8 +30,8 @@ class Recorder:
         return Constant(self.script.pop(0) if self.script else 0.0)
 
 
-class HoledRecorder(Recorder):
-    takes_holes = True
+class MissingRecorder(Recorder):
+    reads_missing = True
 
 
 def numbers(n, role="fill"):
@@ -44,32 +44,32 @@ def chain_of(values, learner, columns=None, max_rounds=10):
     return Chain(Layout.from_values(values, columns, *bounds), learner, max_rounds=max_rounds, seed=3).fit(values)
 
 
-def holed_pair():
+def incomplete_pair():
     return np.array([[np.nan, 2.0], [-1.0, 0.0], [1.0, 1.0], [-1.0, 3.0], [1.0, 4.0]])
 
 
 def test_chain_when_change_rises_then_keeps_the_round_before():
-    chain = chain_of(holed_pair(), Recorder([1.0, 1.4, 1.5, 2.5, 2.5]))
+    chain = chain_of(incomplete_pair(), Recorder([1.0, 1.4, 1.5, 2.5, 2.5]))
     assert [list(change) for change in chain.changes] == [["numbers"]] * 4
     assert chain.changes[0]["numbers"] > chain.changes[1]["numbers"] > chain.changes[2]["numbers"]
     assert chain.changes[3]["numbers"] > chain.changes[2]["numbers"]
     assert [models[0].value for models in chain.rounds] == [1.0, 1.4, 1.5]
     # The column's mean is 0 and its deviation 1, so scaled and own units are the same.
-    assert chain.fill(holed_pair())[0, 0] == pytest.approx(1.5)
+    assert chain.fill(incomplete_pair())[0, 0] == pytest.approx(1.5)
 
 
 def test_chain_when_change_keeps_falling_then_ends_with_the_last_round():
-    chain = chain_of(holed_pair(), Recorder([1.0, 1.4, 1.5, 1.55]), max_rounds=3)
+    chain = chain_of(incomplete_pair(), Recorder([1.0, 1.4, 1.5, 1.55]), max_rounds=3)
     assert [models[0].value for models in chain.rounds] == [1.0, 1.4, 1.5]
 
 
-def test_settled_when_one_type_still_falls_then_goes_on():
-    assert not has_settled({"numbers": 1.0, "levels": 0.5}, {"numbers": 0.5, "levels": 0.6})
-    assert has_settled({"numbers": 1.0, "levels": 0.6}, {"numbers": 0.5, "levels": 0.6})
-    assert not has_settled({"numbers": 1.0}, None)
+def test_convergence_when_one_type_still_falls_then_goes_on():
+    assert not has_converged({"numbers": 1.0, "categories": 0.5}, {"numbers": 0.5, "categories": 0.6})
+    assert has_converged({"numbers": 1.0, "categories": 0.6}, {"numbers": 0.5, "categories": 0.6})
+    assert not has_converged({"numbers": 1.0}, None)
 
 
-def test_differences_when_a_type_has_no_holes_then_leaves_it_out():
+def test_differences_when_a_type_has_no_missing_cells_then_leaves_it_out():
     new, old = np.array([[1.0, 2.0, 1.0]]), np.array([[1.0, 0.0, 1.0]])
     found = differences(new, old, np.array([[False, True, False]]), np.array([False, False, True]))
     assert found == {"numbers": pytest.approx(4 / 5)}
@@ -78,7 +78,6 @@ def test_differences_when_a_type_has_no_holes_then_leaves_it_out():
 def test_order_when_counts_differ_then_visits_fewest_missing_first():
     values = np.random.default_rng(0).normal(size=(20, 4))
     values[:9, 0] = values[:2, 1] = values[:5, 3] = np.nan
-    assert visiting_order(np.isnan(values)) == [2, 1, 3, 0]
     learner = Recorder()
     chain_of(values, learner, max_rounds=1)
     # The complete column comes after the loop: nothing in the table depends on its model.
@@ -92,25 +91,25 @@ def test_chain_when_columns_are_visited_then_later_ones_read_the_new_fill():
     (first, _, target, one), (second, rows, _, two), _ = learner.calls
     assert (first, second) == (1, 2)
     assert len(target) == 3  # only rows where the column is observed
-    # Column 2 is fitted on rows 1 to 3 and reads columns 0 and 1; the hole of column 1 holds its new fill.
+    # Column 2 is fitted on rows 1 to 3 and reads columns 0 and 1; the missing cell of column 1 holds its new fill.
     assert rows[0].tolist() == [0.0, 0.25]
     assert one != two
 
 
-def test_chain_when_models_take_holes_then_only_the_first_round_reads_them():
+def test_chain_when_models_read_missing_cells_then_only_the_first_round_reads_them():
     values = np.random.default_rng(1).normal(size=(30, 3))
     values[:5, 0] = values[5:12, 1] = np.nan
-    learner = HoledRecorder([0.1, 0.2, 0.11, 0.21])
+    learner = MissingRecorder([0.1, 0.2, 0.11, 0.21])
     chain = chain_of(values, learner, max_rounds=2)
-    holes = [bool(np.isnan(rows).any()) for _, rows, _, _ in learner.calls]
-    assert holes == [True, True, False, False, False]
+    incomplete = [bool(np.isnan(rows).any()) for _, rows, _, _ in learner.calls]
+    assert incomplete == [True, True, False, False, False]
     assert chain.fill(values)[0, 0] == pytest.approx(np.nanmean(values[:, 0]) + 0.11 * np.nanstd(values[:, 0]))
 
 
-class AsksForHoles:
-    """Predict by whether a row is read with a hole; models of later rounds are far off."""
+class ReadsMissing:
+    """Predict by whether a row is incomplete; models of later rounds are far off."""
 
-    takes_holes = True
+    reads_missing = True
 
     def __init__(self):
         self.n_models = 0
@@ -123,10 +122,10 @@ class AsksForHoles:
         return np.where(np.isnan(rows).any(axis=1), 1.0, 2.0)
 
 
-def test_chain_when_only_the_round_that_reads_holes_is_kept_then_repeats_read_them_too():
+def test_chain_when_only_the_round_that_reads_missing_cells_is_kept_then_repeats_read_them_too():
     values = np.random.default_rng(1).normal(size=(30, 2))
     values[:5, 0] = values[3:12, 1] = np.nan
-    chain = chain_of(values, AsksForHoles())
+    chain = chain_of(values, ReadsMissing())
     assert len(chain.rounds) == 1
     filled = chain.layout.scaled(chain.fill(values))
     np.testing.assert_allclose(filled[3:5], 1.0)
@@ -150,13 +149,15 @@ def test_targets_only_when_its_cells_change_then_other_fills_stay(name):
     rng = np.random.default_rng(3)
     table = pd.DataFrame(rng.normal(size=(120, 3)), columns=list("abc"))
     table["c"] = table["a"] * 2
-    holed = table.mask(rng.random(table.shape) < 0.2)
-    imputer = make(name, random_state=0, roles={"c": "targets_only"}, **QUICK[name]).fit(holed)
-    other = holed.assign(c=holed["c"] + 100)
-    assert imputer.transform(holed)[["a", "b"]].equals(imputer.transform(other)[["a", "b"]])
-    gaps = holed["c"].isna() & holed["a"].notna()
-    filled = imputer.transform(holed)
-    assert np.abs(filled["c"] - table["c"])[gaps].mean() < 0.5 * np.abs(table["c"] - holed["c"].mean())[gaps].mean()
+    incomplete = table.mask(rng.random(table.shape) < 0.2)
+    imputer = make(name, random_state=0, roles={"c": "targets_only"}, **QUICK[name]).fit(incomplete)
+    other = incomplete.assign(c=incomplete["c"] + 100)
+    assert imputer.transform(incomplete)[["a", "b"]].equals(imputer.transform(other)[["a", "b"]])
+    gaps = incomplete["c"].isna() & incomplete["a"].notna()
+    filled = imputer.transform(incomplete)
+    assert (
+        np.abs(filled["c"] - table["c"])[gaps].mean() < 0.5 * np.abs(table["c"] - incomplete["c"].mean())[gaps].mean()
+    )
 
 
 def curve(n=1500, seed=4):
@@ -168,8 +169,8 @@ def curve(n=1500, seed=4):
 @pytest.mark.parametrize("name", NAMES)
 def test_fill_when_columns_follow_nonlinearly_then_beats_the_mean_by_far(name):
     rows = curve()
-    holed = np.where(np.random.default_rng(5).random(rows.shape) < 0.15, np.nan, rows)
-    train, test, truth = holed[:1200], holed[1200:], rows[1200:]
+    incomplete = np.where(np.random.default_rng(5).random(rows.shape) < 0.15, np.nan, rows)
+    train, test, truth = incomplete[:1200], incomplete[1200:], rows[1200:]
     gaps = np.isnan(test)
     filled = make(name, random_state=0, **QUICK[name]).fit(train).transform(test)
     plain = make("mean").fit(train).transform(test)
@@ -185,15 +186,15 @@ def mixed(n=600, seed=6):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_fill_when_levels_follow_from_numbers_then_beats_the_commonest(name):
+def test_fill_when_categories_follow_from_numbers_then_beats_the_most_frequent(name):
     table = mixed()
-    holed = table.mask(np.random.default_rng(7).random(table.shape) < 0.2)
-    holed["tall"] = holed["tall"].astype("boolean")
-    filled = make(name, random_state=0, **QUICK[name]).fit_transform(holed)
-    gaps = holed["kind"].isna() & holed["height"].notna()
+    incomplete = table.mask(np.random.default_rng(7).random(table.shape) < 0.2)
+    incomplete["tall"] = incomplete["tall"].astype("boolean")
+    filled = make(name, random_state=0, **QUICK[name]).fit_transform(incomplete)
+    gaps = incomplete["kind"].isna() & incomplete["height"].notna()
     assert set(filled["kind"]) <= set(table["kind"])
     assert (filled["kind"] == table["kind"])[gaps].mean() > 0.9
-    gaps = holed["height"].isna() & holed["kind"].notna()
+    gaps = incomplete["height"].isna() & incomplete["kind"].notna()
     assert np.abs(filled["height"] - table["height"])[gaps].mean() < 0.2
 
 
@@ -204,9 +205,9 @@ def test_transform_when_a_column_was_complete_at_fit_then_predicts_it(name):
     train[:80, 1] = np.nan
     imputer = make(name, random_state=0, **QUICK[name]).fit(train)
     test = curve(100, seed=8)
-    holed = test.copy()
-    holed[:, 2] = np.nan
-    assert np.sqrt(np.mean((imputer.transform(holed) - test)[:, 2] ** 2)) < 0.2 * test[:, 2].std()
+    incomplete = test.copy()
+    incomplete[:, 2] = np.nan
+    assert np.sqrt(np.mean((imputer.transform(incomplete) - test)[:, 2] ** 2)) < 0.2 * test[:, 2].std()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -214,9 +215,9 @@ def test_transform_when_the_fit_had_no_hole_then_predicts_every_column(name):
     imputer = make(name, random_state=0, **QUICK[name]).fit(curve(600))
     test = curve(100, seed=9)
     for column in range(4):
-        holed = test.copy()
-        holed[:, column] = np.nan
-        error = (imputer.transform(holed) - test)[:, column]
+        incomplete = test.copy()
+        incomplete[:, column] = np.nan
+        error = (imputer.transform(incomplete) - test)[:, column]
         assert np.sqrt(np.mean(error**2)) < 0.4 * test[:, column].std()
 
 
@@ -244,29 +245,29 @@ def test_fit_when_the_table_is_tiny_then_fills_every_cell(name, shape):
 @pytest.mark.parametrize("name", NAMES)
 def test_fill_when_columns_are_rescaled_then_only_units_change(name):
     rows = curve(400)
-    holed = np.where(np.random.default_rng(12).random(rows.shape) < 0.2, np.nan, rows)
+    incomplete = np.where(np.random.default_rng(12).random(rows.shape) < 0.2, np.nan, rows)
     units = np.array([2.0**-30, 2.0**30, 1.0, 2.0**-10])
-    plain = make(name, random_state=0, **QUICK[name]).fit_transform(holed)
-    scaled = make(name, random_state=0, **QUICK[name]).fit_transform(holed * units)
+    plain = make(name, random_state=0, **QUICK[name]).fit_transform(incomplete)
+    scaled = make(name, random_state=0, **QUICK[name]).fit_transform(incomplete * units)
     np.testing.assert_allclose(scaled / units, plain, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_fill_when_seed_is_the_same_then_same_bits_and_rows_stand_alone(name):
     rows = curve(300)
-    holed = np.where(np.random.default_rng(13).random(rows.shape) < 0.3, np.nan, rows)
-    once = make(name, random_state=5, **QUICK[name]).fit(holed)
-    again = make(name, random_state=5, **QUICK[name]).fit(holed).transform(holed)
-    assert (once.transform(holed) == again).all()
-    alone = np.concatenate([once.transform(holed[[k]]) for k in range(20)])
+    incomplete = np.where(np.random.default_rng(13).random(rows.shape) < 0.3, np.nan, rows)
+    once = make(name, random_state=5, **QUICK[name]).fit(incomplete)
+    again = make(name, random_state=5, **QUICK[name]).fit(incomplete).transform(incomplete)
+    assert (once.transform(incomplete) == again).all()
+    alone = np.concatenate([once.transform(incomplete[[k]]) for k in range(20)])
     np.testing.assert_allclose(alone, again[:20], atol=1e-12)
 
 
 def test_missforest_when_seed_or_jobs_change_then_only_the_seed_matters():
     rows = curve(300)
-    holed = np.where(np.random.default_rng(14).random(rows.shape) < 0.3, np.nan, rows)
+    incomplete = np.where(np.random.default_rng(14).random(rows.shape) < 0.3, np.nan, rows)
     first, jobs, seed = (
-        make("missforest", random_state=s, n_jobs=j, **QUICK["missforest"]).fit_transform(holed)
+        make("missforest", random_state=s, n_jobs=j, **QUICK["missforest"]).fit_transform(incomplete)
         for s, j in ((0, None), (0, 2), (1, None))
     )
     assert (first == jobs).all()
@@ -275,9 +276,9 @@ def test_missforest_when_seed_or_jobs_change_then_only_the_seed_matters():
 
 def test_missforest_when_rows_are_limited_then_trees_are_smaller():
     rows = curve(600)
-    holed = np.where(np.random.default_rng(15).random(rows.shape) < 0.2, np.nan, rows)
+    incomplete = np.where(np.random.default_rng(15).random(rows.shape) < 0.2, np.nan, rows)
     small, large = (
-        make("missforest", random_state=0, max_rows=m, n_trees=5, max_rounds=1).fit(holed) for m in (50, None)
+        make("missforest", random_state=0, max_rows=m, n_trees=5, max_rounds=1).fit(incomplete) for m in (50, None)
     )
     nodes = [len(found.chain_.rounds[0][0].forest.cut) for found in (small, large)]
     assert nodes[0] < 0.2 * nodes[1]

@@ -1,4 +1,4 @@
-"""Draws of MissForest: values from leaves, with the spread and the frequencies of the truth."""
+"""Draws of MissForest: values from leaves, with the variance and the frequencies of the truth."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ QUICK = {"n_trees": 30, "max_rounds": 2, "random_state": 0}
 
 
 def line(n=3000, seed=0, noise=0.5):
-    """Return rows of x1 normal and x2 = x1 + noise, also normal."""
+    """Return rows of Gaussian x1 and x2 = x1 + noise."""
     rng = np.random.default_rng(seed)
     first = rng.normal(size=n)
     return np.column_stack([first, first + noise * rng.normal(size=n)])
 
 
 def hidden(rows, column):
-    holed = rows.copy()
-    holed[:, column] = np.nan
-    return holed
+    incomplete = rows.copy()
+    incomplete[:, column] = np.nan
+    return incomplete
 
 
 def slow_donors(forest, target, rows, new):
@@ -103,7 +103,7 @@ def test_draws_when_all_is_missing_then_pairs_belong_together():
     assert drawn.std(axis=0) == pytest.approx([1.0, np.sqrt(1.25)], rel=0.1)
 
 
-def test_draws_when_levels_are_missing_then_have_the_right_frequencies():
+def test_draws_when_categories_are_missing_then_have_the_right_frequencies():
     rng = np.random.default_rng(3)
     group = rng.integers(0, 2, 3000)
     chance = np.where(group == 0, 0.8, 0.3)
@@ -127,41 +127,41 @@ def test_draws_when_levels_are_missing_then_have_the_right_frequencies():
 
 
 @pytest.fixture(scope="module")
-def holed():
+def incomplete():
     rows = np.column_stack([line(500, seed=4), np.round(4 * line(500, seed=4)[:, 1]) / 10])
     return np.where(np.random.default_rng(5).random(rows.shape) < 0.25, np.nan, rows)
 
 
 @pytest.fixture(scope="module")
-def fitted(holed):
-    return make("missforest", **QUICK).fit(holed)
+def fitted(incomplete):
+    return make("missforest", **QUICK).fit(incomplete)
 
 
-def test_draws_when_cells_are_observed_then_leave_them_and_fill_with_observed_values(fitted, holed):
-    (drawn,) = fitted.draw(holed, m=1, random_state=0)
-    seen = ~np.isnan(holed)
-    assert drawn[seen].tobytes() == holed[seen].tobytes()
+def test_draws_when_cells_are_observed_then_leave_them_and_fill_with_observed_values(fitted, incomplete):
+    (drawn,) = fitted.draw(incomplete, m=1, random_state=0)
+    seen = ~np.isnan(incomplete)
+    assert drawn[seen].tobytes() == incomplete[seen].tobytes()
     for k in range(3):
-        assert set(drawn[:, k]) <= set(holed[seen[:, k], k].tolist()), "to the last bit"
+        assert set(drawn[:, k]) <= set(incomplete[seen[:, k], k].tolist()), "to the last bit"
 
 
-def test_draws_when_rows_are_reordered_or_split_then_the_same_bits(fitted, holed):
-    (whole,) = fitted.draw(holed, m=1, random_state=7)
-    order = np.random.default_rng(6).permutation(len(holed))
-    (mixed,) = fitted.draw(holed[order], m=1, random_state=7)
+def test_draws_when_rows_are_reordered_or_split_then_the_same_bits(fitted, incomplete):
+    (whole,) = fitted.draw(incomplete, m=1, random_state=7)
+    order = np.random.default_rng(6).permutation(len(incomplete))
+    (mixed,) = fitted.draw(incomplete[order], m=1, random_state=7)
     assert mixed.tobytes() == whole[order].tobytes()
-    parts = [next(fitted.draw(part, m=1, random_state=7)) for part in np.array_split(holed, [1, 40, 41])]
+    parts = [next(fitted.draw(part, m=1, random_state=7)) for part in np.array_split(incomplete, [1, 40, 41])]
     assert np.vstack(parts).tobytes() == whole.tobytes()
 
 
-def test_draws_when_the_seed_is_the_same_then_the_same_bits_also_after_a_pickle(fitted, holed):
-    first = [*fitted.draw(holed, m=2, random_state=3)]
-    again = [*pickle.loads(pickle.dumps(fitted)).draw(holed, m=2, random_state=3)]
-    refitted = [*make("missforest", **QUICK).fit(holed).draw(holed, m=2, random_state=3)]
+def test_draws_when_the_seed_is_the_same_then_the_same_bits_also_after_a_pickle(fitted, incomplete):
+    first = [*fitted.draw(incomplete, m=2, random_state=3)]
+    again = [*pickle.loads(pickle.dumps(fitted)).draw(incomplete, m=2, random_state=3)]
+    refitted = [*make("missforest", **QUICK).fit(incomplete).draw(incomplete, m=2, random_state=3)]
     for one, two, three in zip(first, again, refitted, strict=True):
         assert one.tobytes() == two.tobytes() == three.tobytes()
     assert (first[0] != first[1]).any()
-    (other,) = fitted.draw(holed, m=1, random_state=4)
+    (other,) = fitted.draw(incomplete, m=1, random_state=4)
     assert (other != first[0]).any()
 
 

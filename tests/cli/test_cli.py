@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,18 +13,30 @@ import pandas as pd
 import pytest
 
 from mcflow import MCFlowImputer, load
-from mcflow.cli.app import main
+from mcflow.cli.app import COMMANDS, app, main
 from mcflow.cli.demo import DEMO_TIME
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def quick(preset: str) -> list[str]:
     """Flags of a fit that takes little time."""
-    return ["--max-epochs", "2", "--preset", preset]
+    return ["--max-epochs", "2", "--no-calibrate", "--preset", preset]
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
+    return write_source(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory, quick: list[str]) -> Path:
+    """A model of `source` that was fitted by the command; tests must not change it."""
+    folder = tmp_path_factory.mktemp("model")
+    assert main(["fit", str(write_source(folder)), "-o", str(folder / "m.mcflow"), "-q", *quick]) == 0
+    return folder / "m.mcflow"
+
+
+def write_source(folder: Path) -> Path:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(60, 3)).round(3), columns=["a", "b", "c"])
     frame["n"] = rng.integers(0, 50, 60).astype(str)
@@ -30,15 +44,15 @@ def source(tmp_path: Path) -> Path:
     frame["word"] = ["x, y", 'say "z"', None] * 20
     frame.loc[::5, "a"] = None
     frame.loc[::7, "n"] = None
-    frame.to_csv(tmp_path / "in.csv", index=False)
-    return tmp_path / "in.csv"
+    frame.to_csv(folder / "in.csv", index=False)
+    return folder / "in.csv"
 
 
 def cells(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype=str, keep_default_na=False)
 
 
-def test_impute_fills_holes_and_leaves_every_other_cell_as_it_stood(source, capsys, quick) -> None:
+def test_impute_fills_missing_cells_and_leaves_every_other_cell_unchanged(source, capsys, quick) -> None:
     output = source.with_name("out.csv")
     assert main(["impute", str(source), "-o", str(output), *quick]) == 0
     before, after = cells(source), cells(output)
@@ -54,15 +68,44 @@ def test_impute_fills_holes_and_leaves_every_other_cell_as_it_stood(source, caps
     assert "trained 2 epochs" in said.err
 
 
+def test_impute_without_an_output_writes_beside_the_source_and_says_so(source, model, capsys) -> None:
+    assert main(["impute", str(source), "--model", str(model)]) == 0
+    output = source.with_name("in.filled.csv")
+    assert (cells(output)["a"] != "").all()
+    assert output.name in capsys.readouterr().out.replace("\n", "")
+
+
+@pytest.mark.parametrize("given", ["-", "parts/*.csv"])
+def test_impute_without_an_output_needs_the_name_of_a_file(given, model, capsys) -> None:
+    assert main(["impute", given, "--model", str(model)]) == 2
+    assert "needs --output (-o)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_ends_with_examples_that_can_be_parsed(name, capsys) -> None:
+    assert main([name, "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split("Examples:")[1].split())
+    for example in COMMANDS[name].examples:
+        assert example in shown
+        assert shlex.split(example)[1] == name
+        app.parse_args(shlex.split(example)[1:], exit_on_error=False, print_error=True)
+
+
+def test_help_of_impute_has_groups_of_flags(capsys) -> None:
+    assert main(["impute", "--help"]) == 0
+    titles = re.findall(r"╭─ (\w+) ", capsys.readouterr().out)
+    assert titles == ["Input", "Output", "Time", "Columns", "Model", "Engine"]
+
+
 @pytest.mark.filterwarnings("default::mcflow.errors.McflowWarning")
-def test_identifiers_and_long_texts_are_left_alone_and_said(tmp_path, capsys, quick) -> None:
+def test_identifiers_and_long_texts_are_not_filled_and_listed(tmp_path, capsys, quick) -> None:
     rows = [f"{k},K{k:03d},{k * 7 % 5}" for k in range(40)]
     (tmp_path / "in.csv").write_text("row,key,x\n" + "\n".join([*rows, ",,"]) + "\n")
     assert main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"), *quick]) == 0
     said = capsys.readouterr()
-    assert "Column 'key' holds 40 different texts" in said.err
-    assert "Looks like an identifier, left alone: key." in said.out
-    assert "1 stay missing, in columns that are left alone" in said.out
+    assert "Column 'key' has a different text in every row" in said.err
+    assert "Identifier, not filled: key." in said.out
+    assert "1 remain missing in columns that are not filled" in said.out
     assert cells(tmp_path / "out.csv")["key"].iloc[-1] == ""
 
 
@@ -79,28 +122,28 @@ def test_flags_say_what_columns_are(source, tmp_path, quick) -> None:
     assert (imputer.constraints_.low[place], imputer.constraints_.high[place]) == (-9, 9)
 
 
-def test_unseen_level_is_named_or_taken_as_missing(source, tmp_path, capsys, quick) -> None:
-    model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / "out.csv"
-    assert main(["fit", str(source), "-o", str(model), "-q", *quick]) == 0
+@pytest.mark.filterwarnings("default::mcflow.errors.McflowWarning")
+def test_unseen_category_is_named_or_treated_as_missing(model, tmp_path, capsys) -> None:
+    new, output = tmp_path / "new.csv", tmp_path / "out.csv"
     new.write_text("a,b,c,n,zip,word\n0.5,2,0.5,3,00001,other\n0.25,1,0.25,4,00001,\n")
-    assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 3
-    assert "'word' holds levels that the fit did not see: 'other'" in capsys.readouterr().err
-    assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model), "--unseen", "missing"]) == 0
+    assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model), "--unseen", "error"]) == 3
+    assert "'word' holds categories that the fit did not see: 'other'" in capsys.readouterr().err
+    assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 0
+    assert "Categories that the fit did not see in: 'word'" in capsys.readouterr().err
     assert cells(output)["word"][0] == "other", "an observed cell is never changed"
     assert cells(output)["word"][1] in {"x, y", 'say "z"'}
 
 
-def test_check_says_how_a_file_differs(source, tmp_path, capsys, quick) -> None:
-    model, new = tmp_path / "m.mcflow", tmp_path / "new.csv"
-    assert main(["fit", str(source), "-o", str(model), "-q", *quick]) == 0
+def test_check_says_how_a_file_differs(source, model, tmp_path, capsys) -> None:
+    new = tmp_path / "new.csv"
     assert main(["check", str(source), "--model", str(model)]) == 0
-    assert "like the one of the fit" in capsys.readouterr().out
+    assert "matches the table of the fit" in capsys.readouterr().out
     new.write_text("a,b,n,zip,word\n99,2,3,00001,other\n")
     assert main(["check", str(new), "--model", str(model)]) == 3
     said = capsys.readouterr().out
-    assert "! Column 'c' of the fit is not there" in said
+    assert "! Column 'c' of the fit is missing" in said
     assert "- Column 'a' has 1 values outside" in said
-    assert "! Column 'word' has levels that the fit did not see: 'other'" in said
+    assert "- Column 'word' has categories that the fit did not see: 'other'" in said
 
 
 @pytest.mark.slow_for_paper
@@ -127,14 +170,16 @@ def test_result_equals_the_python_interface(source, quick, preset) -> None:
     output = source.with_name("out.csv")
     assert main(["impute", str(source), "-o", str(output), "--seed", "3", *quick]) == 0
     frame = pd.read_csv(source, dtype={"zip": str})
-    expected = MCFlowImputer(preset=preset, max_epochs=2, random_state=3).fit_transform(frame)
+    given = {"max_epochs": 2, "calibrate": False, "decimals": "observed", "random_state": 3}
+    expected = MCFlowImputer(preset=preset, **given).fit_transform(frame)
     np.testing.assert_array_equal(pd.read_csv(output)["a"], expected["a"])
 
 
-def test_result_without_a_flag_equals_the_python_interface_without_a_parameter(source) -> None:
+def test_result_without_a_flag_equals_the_python_interface_with_observed_decimals(source) -> None:
     output = source.with_name("out.csv")
     assert main(["impute", str(source), "-o", str(output), "-q", "--max-epochs", "2", "--seed", "3"]) == 0
-    expected = MCFlowImputer(max_epochs=2, random_state=3).fit_transform(pd.read_csv(source, dtype={"zip": str}))
+    imputer = MCFlowImputer(max_epochs=2, random_state=3, decimals="observed")
+    expected = imputer.fit_transform(pd.read_csv(source, dtype={"zip": str}))
     np.testing.assert_array_equal(pd.read_csv(output)["a"], expected["a"])
 
 
@@ -176,9 +221,8 @@ def test_fit_then_impute_with_the_model_never_refits(source, tmp_path, capsys, q
     assert load(tmp_path / "second.mcflow").n_epochs_ == 2
 
 
-def test_new_rows_of_whole_numbers_get_fractions_where_the_fit_had_them(source, tmp_path, quick) -> None:
-    model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / "out.csv"
-    assert main(["fit", str(source), "-o", str(model), "-q", *quick]) == 0
+def test_new_rows_of_whole_numbers_get_fractions_where_the_fit_had_them(model, tmp_path) -> None:
+    new, output = tmp_path / "new.csv", tmp_path / "out.csv"
     new.write_text("a,b,c,n,zip,word\n1,2,,3,00001,\n2,,1,,00002,\n,1,1,1,00003,\n")
     assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 0
     filled = cells(output)
@@ -188,9 +232,8 @@ def test_new_rows_of_whole_numbers_get_fractions_where_the_fit_had_them(source, 
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_column_without_a_value_in_new_rows_is_filled(source, tmp_path, ending, quick) -> None:
-    model, new, output = tmp_path / "m.mcflow", tmp_path / "new.csv", tmp_path / f"out.{ending}"
-    assert main(["fit", str(source), "-o", str(model), "-q", *quick]) == 0
+def test_column_without_a_value_in_new_rows_is_filled(model, tmp_path, ending) -> None:
+    new, output = tmp_path / "new.csv", tmp_path / f"out.{ending}"
     new.write_text("a,b,c,n,zip,word\n,2,0.5,3,00001,\n,1,0.25,4,00002,\n")
     assert main(["impute", str(new), "-o", str(output), "-q", "--model", str(model)]) == 0
     filled = pd.read_csv(output) if ending == "csv" else pd.read_parquet(output)
@@ -207,8 +250,17 @@ def test_quiet_prints_nothing(source, capsys, quick) -> None:
 def test_column_without_a_value_is_filled_with_zero_and_said(tmp_path, capsys, quick) -> None:
     pd.DataFrame({"a": [1.0, None, 3.0], "e": np.full(3, np.nan)}).to_parquet(tmp_path / "in.parquet")
     assert main(["impute", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.csv"), *quick]) == 0
-    assert "No observed value, numbers filled with 0: e." in capsys.readouterr().out
+    assert "No observed value, filled with 0: e." in capsys.readouterr().out
     assert (pd.read_csv(tmp_path / "out.csv")["e"] == 0).all()
+
+
+def test_column_without_a_value_and_type_is_said_to_stay_missing(tmp_path, capsys, quick) -> None:
+    (tmp_path / "in.csv").write_text("a,e\n1,\n,\n3,\n")
+    assert main(["impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"), *quick]) == 0
+    said = capsys.readouterr().out
+    assert "No observed value, not filled: e." in said
+    assert "3 remain missing in columns that are not filled" in said
+    assert "filled with 0" not in said
 
 
 def test_checkpoint_folder_is_used(source, tmp_path, quick) -> None:
@@ -235,7 +287,8 @@ BAD = {
     "ragged rows": (["impute", "ragged.csv", "-o", "out.csv"], 3, "cannot be read as csv"),
     "empty file": (["impute", "empty.csv", "-o", "out.csv"], 3, "is empty"),
     "header alone": (["impute", "header.csv", "-o", "out.csv"], 3, "0 row"),
-    "names twice": (["impute", "twice.csv", "-o", "out.csv"], 3, "more than once: a"),
+    "no such column": (["impute", "in.csv", "-o", "out.csv", "--na", "zap=-9"], 2, "Did you mean 'zip'"),
+    "lines that are not there": (["impute", "in.csv", "-o", "out.csv", "--skip-rows", "9999"], 3, "lines to skip"),
     "not parquet": (["impute", "fake.parquet", "-o", "out.csv"], 3, "cannot be read as parquet"),
     "not text": (["impute", "binary.csv", "-o", "out.csv"], 3, "cannot be read as csv"),
     "infinity": (["impute", "infinite.csv", "-o", "out.csv"], 3, "infinite values"),
@@ -244,7 +297,11 @@ BAD = {
         2,
         "--seed has no effect",
     ),
-    "checkpoints in a file": (["impute", "in.csv", "-o", "out.csv", "--checkpoint-dir", "in.csv"], 4, "checkpoints"),
+    "checkpoints in a file": (
+        ["impute", "in.csv", "-o", "out.csv", "--checkpoint-dir", "in.csv"],
+        4,
+        "The checkpoint folder in.csv",
+    ),
 }
 
 
@@ -256,7 +313,6 @@ def test_bad_input_ends_in_one_line_and_nothing_written(source, tmp_path, monkey
         "ragged.csv": "p,q\n1,2\n1,2,3\n",
         "empty.csv": "",
         "header.csv": "p,q\n",
-        "twice.csv": "a,a\n1,2\n",
         "fake.parquet": "no",
         "infinite.csv": "p,q\n1,2\ninf,3\n",
         "in.xls": "",
@@ -275,7 +331,7 @@ def test_bad_input_ends_in_one_line_and_nothing_written(source, tmp_path, monkey
 
 def test_unknown_flag_and_missing_output_are_wrong_usage(source, capsys) -> None:
     assert main(["impute", str(source), "--outptu", "x.csv"]) == 2
-    assert main(["impute", str(source)]) == 2
+    assert main(["fit", str(source)]) == 2
     assert "--output" in capsys.readouterr().err
 
 
@@ -296,7 +352,7 @@ def test_demo_fills_the_table_that_ships_with_the_package(tmp_path, capsys) -> N
     filled = pd.read_parquet(output)
     assert filled.shape == (5265, 42)
     assert not filled.isna().any().any()
-    assert "Filled 14,783 of 14,783 missing cells" in capsys.readouterr().out
+    assert "Filled 14,863 of 14,863 missing cells" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -313,7 +369,8 @@ def test_demo_ends_soon_unless_something_else_is_said(monkeypatch, tmp_path, fla
 
 HELP = {
     "--help": ("impute", "fit", "check", "demo", "benchmark"),
-    "benchmark --help": ("tables", "images", "ablation", "simulation"),
+    "benchmark --help": ("tables", "images", "draws", "anytime", "ablation", "simulation"),
+    "benchmark draws --help": ("--energy", "--mechanisms", "--page"),
     "benchmark tables --help": ("--methods", "--folds", "--retry"),
     "benchmark images --help": ("--sets", "--data-dir", "--figure", "--report-only"),
 }

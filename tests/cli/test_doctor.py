@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import shutil
 import subprocess
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from mcflow.cli import checkup
+from mcflow import MCFlowImputer
+from mcflow.cli import doctor
 from mcflow.cli.app import main
-from mcflow.cli.checkup import Check
+from mcflow.cli.doctor import Check
+from mcflow.errors import MissingExtraError
+from mcflow.installation import install_extra
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the small fit out, which takes seconds."""
-    monkeypatch.setattr(checkup, "_fit", lambda: Check("small fit", "left out", essential=True))
+    monkeypatch.setattr(doctor, "_fit", lambda: Check("small fit", "left out", essential=True))
 
 
 def found(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
@@ -34,6 +39,7 @@ def test_all_is_well_here_and_the_small_fit_works(capsys) -> None:
     assert checks["torch"]["found"] == metadata.version("torch")
     assert "5,265 rows" in str(checks["demo table"]["found"])
     assert "cores" in str(checks["threads"]["found"])
+    assert checks["trees"]["good"] is True
 
 
 @pytest.mark.usefixtures("hasty")
@@ -46,20 +52,55 @@ def test_lines_are_marked_and_plain_without_a_terminal(capsys) -> None:
 
 @pytest.mark.usefixtures("hasty")
 def test_missing_package_is_broken_and_ends_with_3(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(checkup, "REQUIRED", ("numpy", "no-such-package"))
+    monkeypatch.setattr(doctor, "REQUIRED", ("numpy", "no-such-package"))
     assert main(["doctor"]) == 3
     said = capsys.readouterr()
     assert "not installed; pip install no-such-package" in " ".join(said.out.split())
-    assert said.err.startswith("mcflow: mcflow cannot work here: no-such-package.")
+    assert said.err.startswith("mcflow: mcflow does not work here: no-such-package.")
 
 
 @pytest.mark.usefixtures("hasty")
 def test_missing_extra_is_said_with_the_line_that_installs_it_and_breaks_nothing(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(checkup, "EXTRAS", {"report": (("no_such_module",), "reports")})
+    monkeypatch.setattr(doctor, "EXTRAS", {"report": (("no_such_module",), "reports")})
     assert main(["doctor", "--json"]) == 0
     check = found(capsys)["[report]"]
     assert check["good"] is False
-    assert check["advice"] == "pip install 'mcflow[report]'"
+    assert check["advice"] == install_extra("report")
+
+
+@pytest.fixture
+def no_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the import of LightGBM fail as it does without the system's OpenMP library."""
+    plain = builtins.__import__
+
+    def import_without(name: str, *arguments: object, **more: object) -> object:
+        if name == "lightgbm":
+            raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
+        return plain(name, *arguments, **more)
+
+    monkeypatch.setattr(builtins, "__import__", import_without)
+
+
+OPENMP_LINES = ("apt-get install libgomp1", "dnf install libgomp", "brew install libomp")
+
+
+@pytest.mark.usefixtures("hasty", "no_openmp")
+def test_lightgbm_that_cannot_be_loaded_is_broken_and_the_line_that_installs_openmp_is_named(capsys) -> None:
+    assert main(["doctor", "--json"]) == 3
+    checks = found(capsys)
+    assert checks["trees"]["good"] is False
+    assert "libgomp.so.1" in str(checks["trees"]["found"])
+    assert all(line in str(checks["trees"]["advice"]) for line in OPENMP_LINES)
+    assert checks["lightgbm"]["found"] == metadata.version("lightgbm")
+
+
+@pytest.mark.usefixtures("no_openmp")
+def test_fit_without_openmp_names_the_line_that_installs_it() -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    rows[::5, 1] = np.nan
+    with pytest.raises(MissingExtraError, match="LightGBM cannot be loaded") as raised:
+        MCFlowImputer(max_epochs=1, random_state=0).fit(rows)
+    assert all(line in str(raised.value) for line in OPENMP_LINES)
 
 
 def test_check_that_raises_is_broken_and_the_others_go_on(monkeypatch, capsys) -> None:
@@ -67,7 +108,7 @@ def test_check_that_raises_is_broken_and_the_others_go_on(monkeypatch, capsys) -
         raise RuntimeError("no luck")
 
     fall.__name__ = "_fit"
-    monkeypatch.setattr(checkup, "_fit", fall)
+    monkeypatch.setattr(doctor, "_fit", fall)
     assert main(["doctor", "--json"]) == 3
     checks = found(capsys)
     assert checks["fit"]["found"] == "RuntimeError: no luck"

@@ -7,6 +7,8 @@ import datetime
 import gzip
 import io
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +21,13 @@ from mcflow import MCFlowImputer, load
 from mcflow.cli import draws
 from mcflow.cli.app import main
 from mcflow.cli.summary import print_summary
-from mcflow.data.tables import MISSING_MARKS, read_table
+from mcflow.columns.schema import MISSING_MARKS
+from mcflow.files.tables import read_table
 
 QUICK = ["--max-epochs", "2"]
 DATE = re.compile(r"\d\d\.\d\d\.20\d\d")
+
+pytestmark = pytest.mark.filterwarnings("ignore:Column 'id' has a different whole number")
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +116,7 @@ def test_long_file_holds_the_lines_of_all_draws_with_their_number(source, model,
     expected = [f"{files[0][0]};draw"]
     expected += [f"{line};{k}" for k, lines in enumerate(files, start=1) for line in lines[1:]]
     assert Path("long.csv").read_bytes() == "\r\n".join(expected).encode("cp1252")
-    assert "Written to long.csv: 3 draws of 50 rows, 150 rows in all" in capsys.readouterr().out
+    assert "Written to long.csv: 3 draws of 50 rows, 150 rows in total" in capsys.readouterr().out
 
 
 def test_long_draws_go_to_standard_output(source, model, capfdbinary) -> None:
@@ -119,7 +124,7 @@ def test_long_draws_go_to_standard_output(source, model, capfdbinary) -> None:
     assert run(source, "-o", "-", "--draws", 2, "--long", "--model", model) == 0
     said = capfdbinary.readouterr()
     assert said.out == Path("long.csv").read_bytes()
-    assert b"Written to standard output: 2 draws of 50 rows, 100 rows in all" in said.err
+    assert b"Written to standard output: 2 draws of 50 rows, 100 rows in total" in said.err
 
 
 def test_number_stands_before_all_endings_of_a_compressed_file(source, model) -> None:
@@ -182,18 +187,20 @@ def test_intervals_are_columns_written_as_their_own(source, text, model) -> None
     assert [row[:8] for row in rows] == cells(Path("plain.csv").read_bytes())[1:]
     low, high = load(model).interval(read_table(source).table, 0.8)
     for name in ordered:
-        holes = [row[head.index(name)] in MISSING_MARKS for row in cells(text)[1:]]
+        missing = [row[head.index(name)] in MISSING_MARKS for row in cells(text)[1:]]
         for end, table in {"low": low, "high": high}.items():
             given = [row[head.index(f"{name}.{end}")] for row in rows]
-            assert [cell == "" for cell in given] == [not hole for hole in holes]
-            expected = [value for value, hole in zip(table.column(name).to_pylist(), holes, strict=True) if hole]
-            assert [cell for cell in given if cell] == [spelled(value) for value in expected]
+            assert [cell == "" for cell in given] == [not empty for empty in missing]
+            expected = [value for value, empty in zip(table.column(name).to_pylist(), missing, strict=True) if empty]
+            assert [cell for cell in given if cell] == [spelled(value, name) for value in expected]
     assert any(DATE.fullmatch(row[head.index("datum.low")]) for row in rows)
 
 
-def spelled(value: object) -> str:
+def spelled(value: object, name: str) -> str:
     if isinstance(value, datetime.date):
         return value.strftime("%d.%m.%Y")
+    if name in ("größe", "gewicht"):  # all their cells have two decimals
+        return f"{value:.2f}".replace(".", ",")
     return f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value).replace(".", ",")
 
 
@@ -229,7 +236,7 @@ def test_equal_rows_are_said_and_drawn_apart_by_their_numbers(tmp_path, monkeypa
     equal_rows()
     flags = ["-q", "--draws", 1, "--role", "row=ignore", *QUICK]
     assert run("in.csv", "-o", "same.csv", *flags) == 0
-    assert "29 of 30 rows with holes are equal" in capsys.readouterr().err
+    assert "29 of 30 incomplete rows are equal" in capsys.readouterr().err
     assert run("in.csv", "-o", "apart.csv", "--row-ids", "row", *flags) == 0
     assert "are equal" not in capsys.readouterr().err
     assert len(set(pd.read_csv("same.1.csv")["x"][1::2])) == 1
@@ -241,7 +248,7 @@ def test_file_of_an_earlier_series_is_said(source, model, capsys) -> None:
     assert run(source, "-o", "out.csv", "-q", "--draws", 3, "--model", model) == 0
     assert capsys.readouterr().err == ""
     assert run(source, "-o", "out.csv", "-q", "--draws", 2, "--model", model) == 0
-    assert "out.3.csv was there before and is none of these 2 draws" in capsys.readouterr().err
+    assert "out.3.csv was written by an earlier command and is not one of these 2 draws" in capsys.readouterr().err
 
 
 def test_quiet_prints_nothing_and_progress_is_lines_without_a_terminal(source, model, capsys, monkeypatch) -> None:
@@ -275,18 +282,18 @@ def test_names_with_brackets_are_shown_as_they_are(capsys) -> None:
 BAD = {
     "no draw": (["--draws", "0"], 2, "--draws is 0, but has to be a whole number of at least 1"),
     "less than no draw": (["--draws", "-2"], 2, "--draws is -2"),
-    "part of a draw": (["--draws", "2.5"], 2, "'2.5' is not a whole number"),
-    "long without draws": (["--long"], 2, "--long is for draws. Say how many with --draws"),
-    "numbers without draws": (["--row-ids", "a"], 2, "--row-ids is for draws"),
-    "several to standard output": (["-o", "-", "--draws", "2"], 2, "Add --long, or name a file"),
+    "part of a draw": (["--draws", "2.5"], 2, "'2.5' is not an integer"),
+    "long without draws": (["--long"], 2, "--long requires --draws. Add the number of draws"),
+    "numbers without draws": (["--row-ids", "a"], 2, "--row-ids requires --draws"),
+    "several to standard output": (["-o", "-", "--draws", "2"], 2, "Add --long for standard output"),
     "interval of nothing": (["--interval", "0"], 2, "--interval is 0, but has to be above 0 and below 1"),
     "interval of all": (["--interval", "1"], 2, "--interval is 1, but"),
     "interval of no number": (["--interval", "nan"], 2, "--interval is nan, but"),
-    "interval and draws": (["--interval", "0.9", "--draws", "2"], 2, "draws have a spread of their own"),
-    "column draw": (["--draws", "2", "--long"], 3, "has a column 'draw' already, and --long adds one. Rename it"),
-    "column of an interval": (["--interval", "0.9"], 3, "that --interval may add: a.high. Rename them"),
+    "interval and draws": (["--interval", "0.9", "--draws", "2"], 2, "the spread of the draws shows the uncertainty"),
+    "column draw": (["--draws", "2", "--long"], 3, "already has a column 'draw', and --long adds one. Rename it"),
+    "column of an interval": (["--interval", "0.9"], 3, "that --interval adds: a.high. Rename them"),
     "numbers of no column": (["--draws", "2", "--row-ids", "dra"], 2, "no such column. Did you mean 'draw'"),
-    "numbers with holes": (["--draws", "2", "--row-ids", "a"], 2, "type double with 1 missing cells"),
+    "row ids with missing cells": (["--draws", "2", "--row-ids", "a"], 2, "type double with 1 missing cells"),
     "input is a draw": (["-o", "in.csv", "--draws", "2"], 4, "in.1.csv is given twice"),
     "model is a draw": (["--draws", "2", "--save", "out.2.csv"], 4, "out.2.csv is given twice"),
     "draws without a folder": (["-o", "no/such.csv", "--draws", "2"], 4, "is not a folder"),
@@ -313,3 +320,78 @@ def test_bad_usage_ends_in_one_line_before_any_work(tmp_path, monkeypatch, capsy
     assert words in re.sub(r"[\s│]+", " ", said.err)
     assert "Traceback" not in said.err
     assert [path.name for path in tmp_path.iterdir()] == ["in.1.csv"]
+
+
+# --- formats of other programs
+
+
+@pytest.fixture
+def survey(tmp_path) -> Path:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.integers(20, 80, 60), "bmi": rng.normal(27, 4, 60).round(1)})
+    table["sex"] = rng.choice(["f", "m"], 60)
+    table["bmi"] = table["bmi"].where(rng.random(60) > 0.3)
+    table["sex"] = table["sex"].where(rng.random(60) > 0.2)
+    table.to_csv(tmp_path / "survey.csv", index=False)
+    return tmp_path / "survey.csv"
+
+
+def written(survey: Path, layout: str, ending: str = "csv") -> pd.DataFrame:
+    output = survey.with_name(f"{layout}.{ending}")
+    flags = ["--draws", "3", "--draws-format", layout, "--max-epochs", "1", "-q"]
+    assert main(["impute", str(survey), "-o", str(output), *flags]) == 0
+    return pd.read_csv(output) if ending == "csv" else pd.read_parquet(output)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("layout", "number", "row"), [("mids", ".imp", ".id"), ("stata", "_mi_m", "_mi_id"), ("spss", "Imputation_", None)]
+)
+def test_stacked_format_starts_with_the_incomplete_table(survey, layout, number, row, ending) -> None:
+    before, found = pd.read_csv(survey), written(survey, layout, ending)
+    assert found[number].tolist() == np.repeat([0, 1, 2, 3], len(before)).tolist()
+    if row is not None:
+        assert found[row].tolist() == [*range(1, len(before) + 1)] * 4
+    zero = found[found[number] == 0][before.columns]
+    pd.testing.assert_frame_equal(zero, before, check_dtype=False)
+    assert not found[found[number] > 0].isna().any().any()
+
+
+def test_wide_format_adds_a_column_for_every_draw_of_a_filled_column(survey) -> None:
+    before, found = pd.read_csv(survey), written(survey, "stata-wide")
+    assert list(found) == [*before, *(f"_{k}_{name}" for name in ("bmi", "sex") for k in (1, 2, 3))]
+    pd.testing.assert_frame_equal(found[before.columns], before)
+    seen = before["bmi"].notna()
+    assert (found.loc[seen, "_2_bmi"] == before.loc[seen, "bmi"]).all()
+    assert not found.filter(regex="^_").isna().any().any()
+
+
+def test_mids_format_is_read_by_mice(survey) -> None:
+    if shutil.which("Rscript") is None:
+        pytest.skip("there is no R")
+    if subprocess.run(["Rscript", "-e", "library(mice)"], capture_output=True, check=False).returncode:
+        pytest.skip("R has no package mice: apt-get install r-cran-mice")
+    found = written(survey, "mids")
+    code = """
+    suppressPackageStartupMessages(library(mice))
+    imp <- as.mids(read.csv("mids.csv", na.strings = c("NA", ""), stringsAsFactors = TRUE))
+    cat(imp$m, sum(is.na(imp$data)), mean(complete(imp, 2)$bmi), "\\n")
+    """
+    done = subprocess.run(
+        ["Rscript", "-e", code], cwd=survey.parent, capture_output=True, text=True, check=True
+    ).stdout.split()
+    before = pd.read_csv(survey)
+    assert [int(word) for word in done[:2]] == [3, int(before.isna().sum().sum())]
+    assert float(done[2]) == pytest.approx(found.loc[found[".imp"] == 2, "bmi"].mean(), rel=1e-5)
+
+
+def test_format_of_draws_when_wrong_or_needless_is_refused(survey, capsys) -> None:
+    start = ["impute", str(survey), "-o", str(survey.with_name("out.csv"))]
+    assert main([*start, "--draws", "2", "--draws-format", "mid"]) == 2
+    assert "Did you mean 'mids'" in capsys.readouterr().err
+    assert main([*start, "--draws-format", "mids"]) == 2
+    assert "--draws-format requires --draws" in capsys.readouterr().err
+    assert main([*start, "--draws", "2", "--long", "--draws-format", "mids"]) == 2
+    pd.read_csv(survey).rename(columns={"age": ".imp"}).to_csv(survey, index=False)
+    assert main([*start, "--draws", "2", "--draws-format", "mids"]) == 3
+    assert "already has a column '.imp', and --draws-format mids adds one" in capsys.readouterr().err

@@ -54,7 +54,7 @@ def test_flags_that_do_not_go_together_are_refused(place, capsys, flags, words) 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--engine", "spark"], "--engine spark fills tables and fits no models"),
+        (["--engine", "spark"], "--engine spark fills tables but does not fit models"),
         (["--workers", "2"], "--workers has no effect with --engine local"),
         (["--engine", "ray", "--report", "r.html"], "--report needs the whole table"),
     ],
@@ -66,7 +66,7 @@ def test_flags_that_do_not_go_with_a_fit_are_refused(place, capsys, flags, words
 
 @pytest.mark.parametrize("command", [["impute", "-o", "out", "--model", "m.mcflow"], ["fit", "-o", "n.mcflow"]])
 def test_ray_without_an_address_starts_nothing_and_says_how_to(place, capsys, monkeypatch, command) -> None:
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'mcflow[ray]'")
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'mcflow-impute[ray]'")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("started a cluster"))
     assert main([command[0], "rows.parquet", *command[1:], "--engine", "ray"]) == 2
@@ -93,7 +93,7 @@ def test_the_engine_that_is_named_fills(place, monkeypatch, capsys, flags, modul
     monkeypatch.setattr(f"mcflow.engines.{module}.impute_dataset", fill)
     command = ["impute", "rows.parquet", "-o", "out", "--model", "m.mcflow", "--draws", "2", "--seed", "4"]
     assert main([*command, *flags]) == 0
-    assert "40 rows a second" in capsys.readouterr().out
+    assert "40 rows per second" in capsys.readouterr().out
     assert {name: asked[name] for name in wanted} == wanted
     assert (asked["draws"], asked["seed"], str(asked["source"]), str(asked["output"])) == (2, 4, "rows.parquet", "out")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mcflow.cli.app import main
-from mcflow.data.image_folders import read_image_folder, write_image_folder
+from mcflow.images.folders import read_image_folder, write_image_folder
 
 NAMES = [f"p{k}" for k in range(8)]
 
@@ -42,13 +42,13 @@ def test_folder_is_filled_with_draws_and_intervals_and_the_model_is_used_again(f
 
 def test_summary_says_what_was_done(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(folders, "-o", str(folders / "out"), "--max-epochs", "1") == 0
-    assert "of 8 pictures" in capsys.readouterr().out
+    assert "of 8 images" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["-o", "{}/in"], 4, "is read"),
+        (["-o", "{}/in"], 4, "is an input folder"),
         (["-o", "{}/out", "--interval", "2"], 2, "between 0 and 1"),
         (["-o", "{}/out", "--draws", "0"], 2, "draws"),
         (["-o", "{}/out", "--preset", "papper"], 2, "paper"),
@@ -62,7 +62,7 @@ def test_wrong_words_end_with_one_line(
     assert not (folders / "out").exists()
 
 
-def test_models_of_tables_and_of_images_are_told_apart(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_of_tables_and_of_images_are_distinguished(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = folders / "t.csv"
     table.write_text("a,b\n1,2\n2,\n3,4\n4,5\n")
     tables, images = str(folders / "t.mcflow"), str(folders / "i.mcflow")

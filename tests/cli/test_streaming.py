@@ -38,7 +38,7 @@ def test_folder_is_fitted_and_filled_and_a_second_run_finds_it(folder, capsys) -
     assert all(not column.null_count for column in filled.columns)
     again = ["impute", str(folder / "in"), "-o", str(folder / "out"), "--model", str(folder / "m.mcflow")]
     assert main(again) == 0
-    assert "2 of them were there before" in capsys.readouterr().out
+    assert "2 of them were already complete" in capsys.readouterr().out
     assert main([*again[:3], str(folder / "one"), *again[4:]]) == 0
     assert pq.read_table(folder / "one" / "a.parquet").equals(filled)
 
@@ -83,7 +83,7 @@ def test_standard_input_does_not_go_into_a_folder(tmp_path, monkeypatch, capsys)
     ("flags", "words"),
     [
         (["-o", "out.parquet"], "-o has to name a folder"),
-        (["-o", "out", "--interval", "0.9"], "--interval is for a table in memory"),
+        (["-o", "out", "--interval", "0.9"], "--interval requires a table in memory"),
         (["-o", "out", "--report", "r.html"], "--report needs the whole table"),
     ],
 )

@@ -27,8 +27,8 @@ def ray_cluster() -> Iterator[Any]:
     wanted = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
     with warnings.catch_warnings(), mock.patch.dict(os.environ, wanted):
         warnings.simplefilter("ignore")
-        ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'mcflow[ray]'")
-        pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'mcflow[ray]'")
+        ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'mcflow-impute[ray]'")
+        pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'mcflow-impute[ray]'")
         ray.init(
             address="local",
             num_cpus=2,
@@ -84,7 +84,7 @@ def killed_run(tmp_path: Path) -> Callable[..., None]:
         scorer.imputer.save(model)
         command = [sys.executable, "-c", SCRIPT, str(model), str(source), str(part_rows)]
         env = os.environ | {"OMP_NUM_THREADS": "1"}
-        running = subprocess.Popen([*command, "0.5", str(out)], env=env)
+        running = subprocess.Popen([*command, "0.2", str(out)], env=env)
         deadline = time.monotonic() + 120
         while len(list(out.glob(ending))) < 2 and time.monotonic() < deadline:
             time.sleep(0.02)

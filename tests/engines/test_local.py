@@ -13,23 +13,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from mcflow import MCFlowImputer
-from mcflow.data import parts
 from mcflow.engines import Scorer, impute_dataset
 from mcflow.errors import DataError, OutputError
+from mcflow.files import partitioned
 
 
 def rows(n: int, seed: int = 0) -> pa.Table:
-    """Numbers, whole numbers, levels and dates that go together, with holes."""
+    """Numbers, integers, categories and dates that depend on each other, with missing cells."""
     rng = np.random.default_rng(seed)
     base = rng.normal(size=n)
-    holes = rng.random((n, 4)) < 0.2
+    missing = rng.random((n, 4)) < 0.2
     words = np.where(base > 0, "high", "low")
     return pa.table(
         {
-            "x": pa.array(base.astype(np.float32), mask=holes[:, 0]),
-            "n": pa.array(np.rint(10 * base).astype(np.int16), mask=holes[:, 1]),
-            "word": pa.array(words, mask=holes[:, 2]).dictionary_encode(),
-            "day": pa.array((18000 + 100 * base).astype(np.int32), pa.date32(), mask=holes[:, 3]),
+            "x": pa.array(base.astype(np.float32), mask=missing[:, 0]),
+            "n": pa.array(np.rint(10 * base).astype(np.int16), mask=missing[:, 1]),
+            "word": pa.array(words, mask=missing[:, 2]).dictionary_encode(),
+            "day": pa.array((18000 + 100 * base).astype(np.int32), pa.date32(), mask=missing[:, 3]),
         }
     ).replace_schema_metadata({"origin": "test"})
 
@@ -41,8 +41,8 @@ def scorer() -> Scorer:
 
 @pytest.fixture
 def small_parts(monkeypatch) -> None:
-    monkeypatch.setattr(parts, "BATCH_ROWS", 50)
-    monkeypatch.setattr(parts.read_batches, "__defaults__", (50,))
+    monkeypatch.setattr(partitioned, "BATCH_ROWS", 50)
+    monkeypatch.setattr(partitioned.read_batches, "__defaults__", (50,))
 
 
 def write(path: Path, table: pa.Table, group: int = 120) -> Path:
@@ -148,7 +148,7 @@ def test_folder_of_another_result_is_refused(scorer, tmp_path) -> None:
     impute_dataset(source, tmp_path / "out", scorer)
     with pytest.raises(OutputError, match="holds the result of another model"):
         impute_dataset(source, tmp_path / "out", scorer, draws=2)
-    with pytest.raises(OutputError, match="no part of this result"):
+    with pytest.raises(OutputError, match="do not belong to this result"):
         impute_dataset(source, tmp_path, scorer)
     with pytest.raises(OutputError, match="is a file"):
         impute_dataset(source, source, scorer)

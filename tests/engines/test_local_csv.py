@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from mcflow import MCFlowImputer
-from mcflow.data.tables import as_fitted, read_table, write_table
 from mcflow.engines import Scorer, fit_dataset, impute_dataset
 from mcflow.engines.jobs import PROFILES
 from mcflow.errors import DataError, OutputError
+from mcflow.files.tables import as_fitted, read_table, write_table
 
 WORDS = ("high", '"lo, w\n"')
 
 
 def text(n: int, seed: int = 0, separator: str = ",", newline: str = "\n") -> str:
-    """Numbers, whole numbers, levels with line breaks and dates that go together, with holes and an empty line."""
+    """Numbers, integers, categories with line breaks and dates, with missing cells and an empty line."""
     rng = np.random.default_rng(seed)
     base = rng.normal(size=n)
-    holes = rng.random((n, 4)) < 0.2
+    missing = rng.random((n, 4)) < 0.2
     lines = [separator.join(["x", "n", '"word"', "day"])]
     for k, value in enumerate(base):
         row = [
@@ -34,7 +34,7 @@ def text(n: int, seed: int = 0, separator: str = ",", newline: str = "\n") -> st
             WORDS[int(value < 0)],
             f"2024-0{1 + k % 9}-{int(np.clip(12 + 3 * value, 1, 28)):02d}",
         ]
-        lines.append(separator.join("NA" if hole else cell for cell, hole in zip(row, holes[k], strict=True)))
+        lines.append(separator.join("NA" if empty else cell for cell, empty in zip(row, missing[k], strict=True)))
     return newline.join([*lines[:5], "", *lines[5:]])
 
 
@@ -83,7 +83,7 @@ def test_file_is_filled_to_the_bytes_that_are_written_in_memory(scorer, tmp_path
 
 
 def test_long_file_has_the_same_bytes_as_its_blocks_are_those_of_memory(scorer, tmp_path, monkeypatch) -> None:
-    for place in ("imputers.masked_draws", "data.csv_parts"):
+    for place in ("masked.predictor", "files.partitioned"):
         monkeypatch.setattr(f"mcflow.{place}.BATCH_ROWS", 128)
     source = write(tmp_path / "rows.csv", text(700, 2))
     impute_dataset(source, tmp_path / "out", scorer, part_rows=300)
@@ -187,12 +187,12 @@ def test_second_run_reads_what_the_first_found_out_and_a_lost_part_is_done_again
     files = sorted((tmp_path / "out").glob("*.csv"))
     before = [file.read_bytes() for file in files]
     files[1].unlink()
-    monkeypatch.setattr("mcflow.data.csv_parts.profile_csv", None)
+    monkeypatch.setattr("mcflow.files.partitioned.profile_csv", None)
     outcome = impute_dataset(source, tmp_path / "out", scorer, part_rows=100)
     assert (outcome.found, outcome.rows) == (2, 100)
     assert [file.read_bytes() for file in files] == before
     monkeypatch.undo()
-    with pytest.raises(OutputError, match="another model, of other files or other flags"):
+    with pytest.raises(OutputError, match="another model, other source files or other options"):
         impute_dataset(source, tmp_path / "out", scorer, part_rows=150)
     (tmp_path / "out" / PROFILES).write_text('{"part_rows": 100, "fi')
     assert impute_dataset(source, tmp_path / "out", scorer, part_rows=100).found == 3
@@ -220,15 +220,15 @@ def test_ragged_record_in_a_later_part_is_named_by_its_line(scorer, tmp_path) ->
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.filterwarnings("ignore:Categories that the fit did not see")
 def test_character_that_the_encoding_lacks_is_said_and_leaves_no_file(scorer, tmp_path) -> None:
     rows = read_table(write(tmp_path / "a.csv", text(300).replace("high", "h€h"))).table
     imputer = MCFlowImputer(max_epochs=1, random_state=0).fit(rows)
-    lacking = imputer.set_params(unseen="missing")
     (tmp_path / "b.csv").write_bytes(
         "x,n,word,day\n1,1,h\x81\xe4h,2024-01-01\n1.5,15,NA,2024-01-12\n".encode("latin-1")
     )
     with pytest.raises(OutputError, match="cannot be written as latin-1, which lacks '€'"):
-        impute_dataset(tmp_path / "b.csv", tmp_path / "out", Scorer(lacking))
+        impute_dataset(tmp_path / "b.csv", tmp_path / "out", Scorer(imputer))
     assert not list((tmp_path / "out").glob("*.csv"))
 
 

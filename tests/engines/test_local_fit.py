@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from mcflow import MCFlowImputer
-from mcflow.data import parts
 from mcflow.engines import Scorer, fit_dataset, impute_dataset
 from mcflow.errors import DataError, ParameterError
-from mcflow.imputers.streamed import RestOfRows
+from mcflow.files import partitioned
+from mcflow.masked.config import MaskedConfig
+from mcflow.masked.out_of_core import RestOfRows
 
 
 def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -46,24 +47,26 @@ def test_table_that_fits_in_the_sample_is_fitted_as_in_memory_bit_for_bit(tmp_pa
     assert all((first[name] == second[name]).all() for name in second)
 
 
-def test_rows_on_disk_are_learned_from(tmp_path) -> None:
-    values, missing = rows(4000, 1)
+def test_rows_on_disk_are_used_for_training(tmp_path) -> None:
+    """Trees are grown on the rows in memory alone, so that H is compared without them."""
+    values, missing = rows(2400, 1)
+    config = MaskedConfig(trees=False)
     for k in range(2):
-        part = slice(2000 * k, 2000 * (k + 1))
+        part = slice(1200 * k, 1200 * (k + 1))
         write(tmp_path / "in" / f"{k}.parquet", values[part], missing[part])
     heard = []
-    streamed = MCFlowImputer(max_epochs=8, random_state=0)
+    streamed = MCFlowImputer(preset=config, max_epochs=8, random_state=0)
     fit_dataset(tmp_path / "in", streamed, sample_rows=250, folder=tmp_path, listen=lambda *d: heard.append(d))
-    assert heard[-1] == (4000, 4000)
+    assert heard[-1] == (2400, 2400)
     assert [p.name for p in tmp_path.iterdir()] == ["in"], "the rows on disk are gone"
-    whole = MCFlowImputer(max_epochs=8, random_state=0).fit(pq.read_table(tmp_path / "in"))
-    few = MCFlowImputer(max_epochs=8, random_state=0).fit(pq.read_table(tmp_path / "in").slice(0, 250))
-    assert streamed.settings_.train.max_epochs == 8
+    whole = MCFlowImputer(preset=config, max_epochs=8, random_state=0).fit(pq.read_table(tmp_path / "in"))
+    few = MCFlowImputer(preset=config, max_epochs=8, random_state=0).fit(pq.read_table(tmp_path / "in").slice(0, 250))
+    assert streamed.config_.max_epochs == 8
     assert error(streamed) < 1.1 * error(whole)
     assert error(streamed) < 0.9 * error(few)
 
 
-def test_columns_that_folders_say_are_learned_too(tmp_path) -> None:
+def test_partition_columns_are_fitted_too(tmp_path) -> None:
     values, missing = rows(600, 2)
     for k in range(2):
         write(tmp_path / "in" / f"half={k}" / "x.parquet", values[k::2], missing[k::2])
@@ -71,9 +74,9 @@ def test_columns_that_folders_say_are_learned_too(tmp_path) -> None:
     assert list(imputer.feature_names_in_) == ["c0", "c1", "c2", "c3", "half"]
 
 
-def test_folders_without_a_value_are_holes_of_their_column(tmp_path) -> None:
+def test_folders_without_a_value_are_missing_cells_of_their_column(tmp_path) -> None:
     values, missing = rows(300, 7)
-    for k, name in enumerate(("1", "2", parts.NO_KEY)):
+    for k, name in enumerate(("1", "2", partitioned.NO_KEY)):
         write(tmp_path / "in" / f"third={name}" / "x.parquet", values[k::3], missing[k::3])
     imputer = fit_dataset(tmp_path / "in", MCFlowImputer(max_epochs=1, random_state=0), sample_rows=100)
     (column,) = [column for column in imputer.schema_.columns if column.name == "third"]
@@ -101,32 +104,32 @@ def test_limit_of_time_begins_when_all_rows_are_read(tmp_path) -> None:
 
 def test_paper_preset_is_refused_when_rows_are_on_disk(tmp_path) -> None:
     write(tmp_path / "a.parquet", *rows(400, 3))
-    with pytest.raises(ParameterError, match="cannot learn from a stream"):
+    with pytest.raises(ParameterError, match="cannot train on a stream"):
         fit_dataset(tmp_path / "a.parquet", MCFlowImputer(preset="paper"), sample_rows=100)
 
 
 def test_table_that_changed_between_the_passes_is_an_error(tmp_path) -> None:
     values, missing = rows(50, 4)
-    holed = np.where(missing, np.nan, values)
-    imputer = MCFlowImputer(max_epochs=1, random_state=0).fit(holed)
+    incomplete = np.where(missing, np.nan, values)
+    imputer = MCFlowImputer(max_epochs=1, random_state=0).fit(incomplete)
     for said, word in ((40, "fewer"), (20, "more")):
-        rest = RestOfRows(lambda: iter([holed[:30]]), said, tmp_path)
-        with pytest.raises(DataError, match=f"{word} than the"), rest.encoded(holed, imputer.model_.grid):
+        rest = RestOfRows(lambda: iter([incomplete[:30]]), said, tmp_path)
+        with pytest.raises(DataError, match=f"{word} than the"), rest.encoded(incomplete, imputer.model_):
             pass
 
 
 def test_encoded_rows_are_the_units_of_all_rows_in_order(tmp_path) -> None:
     values, missing = rows(80, 5)
-    holed = np.where(missing, np.nan, values)
-    imputer = MCFlowImputer(max_epochs=1, random_state=0).fit(holed)
-    grid, batches = imputer.model_.grid, [holed[50:65], holed[65:]]
-    with RestOfRows(lambda: batches, 30, tmp_path).encoded(holed[:50], grid) as found:
+    incomplete = np.where(missing, np.nan, values)
+    imputer = MCFlowImputer(max_epochs=1, random_state=0).fit(incomplete)
+    model, batches = imputer.model_, [incomplete[50:65], incomplete[65:]]
+    with RestOfRows(lambda: batches, 30, tmp_path).encoded(incomplete[:50], model) as found:
         assert (found.seen.numpy() == ~missing).all()
-        np.testing.assert_allclose(found.units.numpy(), np.nan_to_num(grid.units(holed)), rtol=1e-6)
+        np.testing.assert_allclose(found.units.numpy(), np.nan_to_num(model.grid.units(incomplete)), rtol=1e-6)
 
 
 def test_batches_are_small_parts_of_groups(tmp_path, monkeypatch) -> None:
     write(tmp_path / "a.parquet", *rows(2000, 6))
-    (part,) = parts.parts_of(tmp_path, [tmp_path / "a.parquet"])
-    found = [(table.num_rows, last) for table, last in parts.read_batches(part, 300)]
+    (part,) = partitioned.parquet_parts(tmp_path, [tmp_path / "a.parquet"])
+    found = [(table.num_rows, last) for table, last in partitioned.read_batches(part, 300)]
     assert found == [(300, False), (300, False), (100, True)] * 2 + [(300, False), (300, True)]

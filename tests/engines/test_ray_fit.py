@@ -18,7 +18,7 @@ import pytest
 from mcflow import MCFlowImputer
 from mcflow.engines import Scorer, fit_dataset, ray_fit
 from mcflow.errors import DataError, McflowWarning, ParameterError, TrainingError
-from mcflow.training.checkpoint import Checkpointer
+from mcflow.fitting.checkpoint import Checkpointer
 
 # Ray warns of itself.
 pytestmark = [
@@ -42,10 +42,10 @@ class Careful(MCFlowImputer):
 @pytest.fixture(scope="module")
 def source(tmp_path_factory) -> Path:
     rng = np.random.default_rng(0)
-    base = rng.normal(size=(600, 1))
-    values = base + 0.5 * rng.normal(size=(600, 4))
-    holes = rng.random(values.shape) < 0.2
-    table = pa.table({f"c{k}": pa.array(values[:, k], mask=holes[:, k]) for k in range(4)})
+    base = rng.normal(size=(300, 1))
+    values = base + 0.5 * rng.normal(size=(300, 4))
+    missing = rng.random(values.shape) < 0.2
+    table = pa.table({f"c{k}": pa.array(values[:, k], mask=missing[:, k]) for k in range(4)})
     path = tmp_path_factory.mktemp("source") / "rows.parquet"
     pq.write_table(table, path)
     return path
@@ -131,11 +131,11 @@ class Machines:
 
 def test_error_of_a_worker_comes_back_as_it_is_and_is_not_tried_again(source, tmp_path) -> None:
     task = ray_fit._task(source, MCFlowImputer(bounds={"c0": (5, 6)}), tmp_path, 1000, None)
-    ray_fit._fit_together({"task": task})
+    ray_fit._fit_worker({"task": task})
     before = (tmp_path / ray_fit.ERROR).stat().st_mtime_ns
     with pytest.raises(DataError, match="c0"):
         ray_fit._raise_error_in(tmp_path)
-    ray_fit._fit_together({"task": task})
+    ray_fit._fit_worker({"task": task})
     assert (tmp_path / ray_fit.ERROR).stat().st_mtime_ns == before
 
 
@@ -143,10 +143,10 @@ def test_worker_that_lost_the_others_is_left_to_ray(source, tmp_path, monkeypatc
     def lose(*_, **__):
         raise TrainingError("lost the others") from RuntimeError("connection closed")
 
-    monkeypatch.setattr(ray_fit.local_fit, "fit_dataset", lose)
+    monkeypatch.setattr(ray_fit.local, "fit_dataset", lose)
     task = ray_fit._task(source, MCFlowImputer(random_state=0), tmp_path, 1000, None)
     with pytest.raises(TrainingError, match="lost the others"):
-        ray_fit._fit_together({"task": task})
+        ray_fit._fit_worker({"task": task})
     assert not (tmp_path / ray_fit.ERROR).exists()
 
 
@@ -164,7 +164,7 @@ def test_several_machines_need_a_folder_that_all_see(tmp_path) -> None:
 
 def test_more_workers_than_the_cluster_has_room_for_are_said() -> None:
     with pytest.warns(McflowWarning, match="has 4 CPUs and 3 workers need 6"):
-        ray_fit._look_at(Machines(1, 4), 3, 2, False)
+        ray_fit._check_resources(Machines(1, 4), 3, 2, False)
 
 
 def test_workers_that_die_too_often_end_the_fit_with_what_to_do(source, tmp_path, monkeypatch) -> None:
@@ -176,5 +176,5 @@ def test_workers_that_die_too_often_end_the_fit_with_what_to_do(source, tmp_path
 
     monkeypatch.setattr(TorchTrainer, "fit", fail)
     task = ray_fit._task(source, MCFlowImputer(random_state=0), tmp_path, 10, None)
-    with pytest.raises(TrainingError, match=r"died more than 3 times: Worker 1 was gone\. With a folder"):
+    with pytest.raises(TrainingError, match=r"failed more than 3 times: Worker 1 was gone\. With `storage`"):
         ray_fit._run(task, {"num_workers": 1}, 3)

@@ -19,14 +19,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from mcflow import MCFlowImputer
-from mcflow.data.survey import Survey
 from mcflow.engines import Scorer, fit_dataset, impute_dataset
 from mcflow.engines import spark as engine
 from mcflow.engines.spark_survey import fit, survey
 from mcflow.errors import DataError
+from mcflow.files.survey import Survey
 
 pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed: mcflow[spark]"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed: mcflow-impute[spark]"
+    ),
     pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java, which Spark needs"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     pytest.mark.filterwarnings("ignore:unclosed.*socket:ResourceWarning"),
@@ -60,29 +62,29 @@ def spark(tmp_path_factory) -> Iterator:
 
 
 def rows(n: int, seed: int = 0) -> pa.Table:
-    """Numbers, whole numbers, levels, days and times that go together, with holes."""
+    """Numbers, integers, categories, days and times that depend on each other, with missing cells."""
     rng = np.random.default_rng(seed)
     base = rng.normal(size=n)
-    holes = rng.random((n, 6)) < 0.2
+    missing = rng.random((n, 6)) < 0.2
     words = np.where(base > 0, "high", "low")
     return pa.table(
         {
-            "x": pa.array(base.astype(np.float32), mask=holes[:, 0]),
-            "n": pa.array(np.rint(10 * base).astype(np.int16), mask=holes[:, 1]),
-            "word": pa.array(words, mask=holes[:, 2]),
-            "day": pa.array((18000 + 100 * base).astype(np.int32), pa.date32(), mask=holes[:, 3]),
-            "when": pa.array((10**15 + 10**12 * base).astype(np.int64), pa.timestamp("us", "UTC"), mask=holes[:, 4]),
-            "yes": pa.array(base > 0.5, mask=holes[:, 5]),
+            "x": pa.array(base.astype(np.float32), mask=missing[:, 0]),
+            "n": pa.array(np.rint(10 * base).astype(np.int16), mask=missing[:, 1]),
+            "word": pa.array(words, mask=missing[:, 2]),
+            "day": pa.array((18000 + 100 * base).astype(np.int32), pa.date32(), mask=missing[:, 3]),
+            "when": pa.array((10**15 + 10**12 * base).astype(np.int64), pa.timestamp("us", "UTC"), mask=missing[:, 4]),
+            "yes": pa.array(base > 0.5, mask=missing[:, 5]),
         }
     )
 
 
 @pytest.fixture(scope="module")
 def scorer() -> Scorer:
-    return Scorer(MCFlowImputer(max_epochs=2, calibrate=False, random_state=0).fit(rows(300)))
+    return Scorer(MCFlowImputer(max_epochs=2, calibrate=False, unseen="error", random_state=0).fit(rows(300)))
 
 
-def holed(path: Path, n: int, drop: list[str]) -> pa.Table:
+def with_missing(path: Path, n: int, drop: list[str]) -> pa.Table:
     """Rows of a real table with a fifth of its cells taken out, in types that Spark has."""
     table = pq.read_table(path).slice(0, n).drop(drop)
     rng = np.random.default_rng(0)
@@ -96,11 +98,11 @@ def columns(table: pa.Table) -> list[tuple[str, pa.ChunkedArray]]:
 
 @pytest.fixture(scope="module", params=["adult", "credit"])
 def real(request, data_folder, tmp_path_factory) -> tuple[pa.Table, Scorer, Path]:
-    """A real table with holes, a model of it, and the table as a file with the number of each row."""
+    """A real table with missing cells, a model of it, and the table as a file with the number of each row."""
     path = data_folder / f"{request.param}.parquet"
     if not path.is_file():
         pytest.skip(f"MCFLOW_DATA has no {request.param}.parquet")
-    table = holed(path, 2000, ["split"] if request.param == "adult" else [])
+    table = with_missing(path, 600, ["split"] if request.param == "adult" else [])
     imputer = MCFlowImputer(max_epochs=1, calibrate=False, random_state=0).fit(table)
     file = tmp_path_factory.mktemp(request.param) / "rows.parquet"
     pq.write_table(table.add_column(0, ROW, pa.array(range(table.num_rows))), file)
@@ -143,15 +145,15 @@ def test_cells_of_real_tables_are_those_of_one_machine_whatever_the_partitions(s
 
 def test_draws_of_real_tables_are_those_of_one_machine_as_rows_with_a_number(spark, real) -> None:
     table, scorer, file = real
-    table = table.slice(0, 500)
-    df = spark.read.parquet(str(file)).where(f"{ROW} < 500")
+    table = table.slice(0, 200)
+    df = spark.read.parquet(str(file)).where(f"{ROW} < 200")
     drawn = engine.impute(df.repartition(3), scorer, draws=2, seed=7)
     assert drawn.schema[:-1] == df.schema
     assert (drawn.schema["draw"].dataType.typeName(), drawn.schema["draw"].nullable) == ("integer", False)
     found = drawn.toArrow()
     for number, wanted in enumerate(scorer.draw(table, 2, 7), start=1):
         near(found.filter(pc.equal(found["draw"], number)).sort_by(ROW).drop([ROW, "draw"]), wanted, few=5e-3)
-    assert found.num_rows == 1000
+    assert found.num_rows == 400
 
 
 def test_types_order_and_unknown_columns_are_kept(spark, scorer) -> None:
@@ -195,10 +197,10 @@ def test_whole_numbers_where_the_model_fills_fractions_become_doubles(spark) -> 
 
 def test_columns_that_do_not_fit_are_refused_before_any_row_is_read(spark, scorer) -> None:
     df = spark.createDataFrame(rows(5))
-    with pytest.raises(DataError, match=r"not there: word\. The rows have: x, n, day"):
+    with pytest.raises(DataError, match=r"absent: word\. The rows have: x, n, day"):
         engine.impute(df.drop("word"), scorer)
     for name, other in (("word", "x"), ("x", "word")):
-        with pytest.raises(DataError, match=f"Column '{name}' is of type (string|float), and the model fills it with"):
+        with pytest.raises(DataError, match=f"Column '{name}' has type (string|float), but the model fills it with"):
             engine.impute(df.withColumn(name, df[other]), scorer)
     with pytest.raises(DataError, match="more than once: x"):
         engine.impute(df.select("*", "x"), scorer)
@@ -207,15 +209,15 @@ def test_columns_that_do_not_fit_are_refused_before_any_row_is_read(spark, score
 
 
 def test_model_is_sent_once_in_a_session_and_again_when_its_settings_change(spark, scorer, tmp_path) -> None:
-    from mcflow.engines.spark_session import send
+    from mcflow.engines.spark_session import broadcast
 
     scorer.imputer.save(tmp_path / "model.mcflow")
     context = spark.sparkContext
     same = Scorer.from_file(tmp_path / "model.mcflow")
     again = Scorer.from_file(tmp_path / "model.mcflow")
-    assert send(context, same) is send(context, again)
+    assert broadcast(context, same) is broadcast(context, again)
     again.imputer.set_params(unseen="missing")
-    assert send(context, again) is not send(context, same)
+    assert broadcast(context, again) is not broadcast(context, same)
 
 
 # ---------------------------------------------------------------- files
@@ -254,8 +256,8 @@ def test_files_are_those_of_one_machine_byte_for_byte_and_each_goes_on_after_the
 
 
 def test_python_worker_that_is_killed_at_work_changes_nothing(spark, scorer, tmp_path) -> None:
-    source = write(tmp_path / "rows.parquet", rows(60_000, 4), group=2000)
-    impute_dataset(source, tmp_path / "here", scorer, part_rows=2000)
+    source = write(tmp_path / "rows.parquet", rows(9_000, 4), group=300)
+    impute_dataset(source, tmp_path / "here", scorer, part_rows=300)
     killed = []
 
     def kill(done: int, total: int) -> None:
@@ -263,11 +265,11 @@ def test_python_worker_that_is_killed_at_work_changes_nothing(spark, scorer, tmp
             killed.append(workers(spark.sparkContext._gateway.proc.pid)[0])
             os.kill(killed[0], signal.SIGKILL)
 
-    engine.LOOK_EVERY, before = 0.02, engine.LOOK_EVERY
+    engine.POLL_SECONDS, before = 0.02, engine.POLL_SECONDS
     try:
-        engine.impute_dataset(source, tmp_path / "there", scorer, part_rows=2000, listen=kill)
+        engine.impute_dataset(source, tmp_path / "there", scorer, part_rows=300, listen=kill)
     finally:
-        engine.LOOK_EVERY = before
+        engine.POLL_SECONDS = before
     assert killed
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
     assert not list((tmp_path / "there").glob(".*.tmp*")), "a part is half there"
@@ -309,7 +311,7 @@ def test_survey_of_a_frame_is_that_of_its_rows_in_their_order(spark) -> None:
     found = survey(df, n_rows=100, seed=4)
     df.unpersist()
     assert (found.total, found.missing) == (wanted.total, wanted.missing)
-    assert found.places.tolist() == wanted.places.tolist()
+    assert found.positions.tolist() == wanted.positions.tolist()
     assert found.table().to_pylist() == wanted.table().to_pylist()
 
 

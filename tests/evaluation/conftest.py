@@ -1,4 +1,4 @@
-"""A stand-in for mcflow that takes no time to fit."""
+"""A fixture that replaces mcflow by a method that is quick to fit."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mcflow.baselines import make
 
 @pytest.fixture
 def swift(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a normal distribution take the part of mcflow."""
+    """Replace mcflow by a multivariate Gaussian."""
 
     def stand_in(kind: Any, preset: str, parameters: dict[str, Any]) -> Any:
         known = {name: value for name, value in parameters.items() if name not in ("max_time", "verbose")}
         return make("em", **known)
 
-    monkeypatch.setattr("mcflow.benchmarks.methods._mcflow", stand_in)
+    monkeypatch.setattr("mcflow.evaluation.methods.build_mcflow", stand_in)

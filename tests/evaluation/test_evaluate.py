@@ -1,4 +1,4 @@
-"""From a table to a verdict."""
+"""Evaluations of small tables, from the arguments to the printed result."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from mcflow.baselines.mice import MiceImputer
 from mcflow.baselines.simple import MeanImputer
 from mcflow.errors import DataError, McflowWarning, ParameterError
 from mcflow.evaluation import Evaluation
-from mcflow.evaluation.contenders import contenders
-from mcflow.evaluation.display import print_evaluation
+from mcflow.evaluation.methods import compared_methods
+from mcflow.evaluation.predictions import _draws_for
+from mcflow.evaluation.result import print_evaluation
 
 
 def study(n_rows: int = 300) -> pd.DataFrame:
-    """Two columns that tell of each other, one of pure noise, a level that follows, and a date; all with holes."""
+    """Return two correlated columns, one of noise, a category and a date; all but the first have missing cells."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=n_rows)
     frame = pd.DataFrame({"x": x, "y": 10 * x + rng.normal(size=n_rows), "noise": rng.normal(size=n_rows)})
     frame["side"] = np.where(x > 0, "right", "left")
     frame["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.round(50 * x + rng.normal(size=n_rows)), unit="D")
-    holes = rng.random(frame.shape) < 0.15
-    holes[:, 0] = False
-    return frame.mask(holes)
+    missing = rng.random(frame.shape) < 0.15
+    missing[:, 0] = False
+    return frame.mask(missing)
 
 
 @pytest.fixture(scope="module")
 def real() -> Evaluation:
-    """The whole way with mcflow itself, for a moment."""
+    """Evaluate mcflow itself, with a short fit."""
     return evaluate(study(600), methods=["mean", "em"], max_time=2)
 
 
@@ -60,17 +61,17 @@ def test_mcflow_is_scored_beside_the_others_with_coverage_and_time(real) -> None
     assert ours.seconds > 0
     assert real.methods[1].relative_error == pytest.approx(1)
     assert scores(real)["y"].methods["mcflow"].relative < 0.5
-    assert "mcflow was fitted for 2 s, which were " in " ".join(real.settings["notes"])
+    assert "mcflow stopped training after 2 s (" in " ".join(real.settings["notes"])
 
 
-def test_columns_without_holes_are_not_hidden(real) -> None:
+def test_complete_columns_have_no_hidden_cells(real) -> None:
     assert [column.name for column in real.per_column] == ["y", "noise", "side", "day"]
     assert sum(column.hidden for column in real.per_column) == real.hidden_cells
 
 
-def test_noise_cannot_be_predicted_and_the_verdict_says_so(real) -> None:
+def test_noise_cannot_be_predicted_and_is_named_in_the_verdict(real) -> None:
     assert [column.name for column in real.per_column if not column.predictable] == ["noise"]
-    assert any(line.startswith("Cannot be predicted") and "noise" in line for line in real.verdict)
+    assert any(line.startswith("Columns that could not be predicted") and "noise" in line for line in real.verdict)
 
 
 def test_kinds_decide_measure_unit_and_coverage(real) -> None:
@@ -134,18 +135,18 @@ def test_every_kind_of_frame_gives_the_same(kind) -> None:
 
 
 @pytest.mark.usefixtures("swift")
-def test_array_without_holes_is_hidden_at_random_and_said() -> None:
+def test_complete_array_is_hidden_at_random_with_a_note() -> None:
     rows = np.random.default_rng(0).normal(size=(200, 3))
     before = rows.copy()
     found = evaluate(rows, methods=["mean"])
     assert (rows == before).all()
     assert found.settings["pattern"] == "random"
-    assert "too few holes to follow" in found.settings["notes"][0]
+    assert "too few incomplete rows to copy their patterns" in found.settings["notes"][0]
     assert [column.hidden for column in found.per_column] == pytest.approx([40, 40, 40], abs=20)
 
 
 @pytest.mark.usefixtures("swift")
-def test_many_rows_are_sampled_and_said() -> None:
+def test_many_rows_are_sampled_with_a_note() -> None:
     found = evaluate(study(), methods=["mean"], max_rows=200)
     assert found.rows == 200
     assert found.settings["notes"][0] == "A sample of 200 of 300 rows."
@@ -191,7 +192,7 @@ def test_failing_mcflow_is_reported_beside_the_others(monkeypatch) -> None:
 def test_failing_mean_is_an_error(monkeypatch) -> None:
     monkeypatch.setattr(MeanImputer, "_fit_values", lambda *_: 1 / 0)
     monkeypatch.setattr(mcflow.MCFlowImputer, "_fit_values", lambda *_: 1 / 0)
-    with pytest.raises(DataError, match="Even the mean"):
+    with pytest.raises(DataError, match="The mean, which other methods are compared with, failed: ZeroDivisionError"):
         evaluate(study(), methods=["mean"])
 
 
@@ -202,7 +203,7 @@ def test_roles_and_kinds_reach_every_method() -> None:
 
 
 @pytest.mark.usefixtures("swift")
-def test_column_stays_what_it_was_when_few_cells_are_left() -> None:
+def test_column_keeps_its_kind_when_few_cells_are_left() -> None:
     frame = study()
     frame["code"] = [f"c{k % 20}" if k % 4 == 0 else None for k in range(len(frame))]
     found = evaluate(frame, methods=["mean"], max_rows=250, kinds={"code": "category"})
@@ -211,11 +212,11 @@ def test_column_stays_what_it_was_when_few_cells_are_left() -> None:
 
 
 @pytest.mark.usefixtures("swift")
-def test_identifiers_are_left_alone_and_said() -> None:
+def test_identifiers_are_not_filled_and_noted() -> None:
     frame = study().assign(key=[f"K{k:04d}" for k in range(300)])
     with pytest.warns(McflowWarning, match="key"):
         found = evaluate(frame, methods=["mean"])
-    assert "Left alone, as no method fills them: key." in found.settings["notes"]
+    assert "Columns that no method fills: key." in found.settings["notes"]
 
 
 @pytest.mark.parametrize(
@@ -238,31 +239,37 @@ def test_identifiers_are_left_alone_and_said() -> None:
         ({"kind": {}}, "Did you mean 'kinds'"),
     ],
 )
-def test_wrong_words_are_refused_before_anything_is_fitted(given, words) -> None:
+def test_wrong_arguments_are_rejected_before_anything_is_fitted(given, words) -> None:
     with pytest.raises(ParameterError, match=words):
         evaluate(study(60), **given)
 
 
-def test_table_without_a_column_to_fill_is_refused() -> None:
+def test_table_without_a_column_to_fill_is_rejected() -> None:
     with pytest.raises(DataError, match="no column that is filled"):
         evaluate(study(60), roles=dict.fromkeys(study(60).columns, "predictors_only"))
 
 
-def test_holes_in_columns_that_are_not_filled_give_nothing_to_hide() -> None:
+def test_missing_cells_in_columns_that_are_not_filled_give_nothing_to_hide() -> None:
     frame = pd.DataFrame({"a": [1.5, None] * 30, "b": np.arange(60.0) ** 2})
     with pytest.raises(DataError, match="No known cell can be hidden"):
         evaluate(frame, roles={"a": "predictors_only"}, pattern="own")
 
 
-def test_methods_get_short_names_where_these_are_clear() -> None:
-    named = contenders(["missforest(n_trees=5)", "missforest(n_trees=9)", "knn(n_neighbors=3)"])
+def test_methods_get_short_names_where_these_are_unique() -> None:
+    named = compared_methods(["missforest(n_trees=5)", "missforest(n_trees=9)", "knn(n_neighbors=3)"])
     assert [one.name for one in named] == [
         *("mean", "missforest(n_trees=5)", "missforest(n_trees=9)", "knn", "mcflow"),
     ]
+    assert [one.name for one in compared_methods(["em", "mcflow:paper"])] == ["mean", "em", "mcflow:paper", "mcflow"]
+
+
+def test_draws_of_an_interval_have_the_ranks_of_its_level() -> None:
+    assert _draws_for(0.9) == (19, 1)
+    assert _draws_for(0.5) == (15, 4)
 
 
 @pytest.mark.usefixtures("swift")
-def test_progress_tells_each_method_and_what_is_left(capsys) -> None:
+def test_progress_shows_each_method_and_the_remaining_time(capsys) -> None:
     evaluate(study(), methods=["mice(n_chains=1)"], verbose="plain", repeats=2, max_time=30)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 6
@@ -291,5 +298,16 @@ def test_table_fits_the_terminal_with_every_method_and_the_intervals(real, width
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     heading = next(line for line in lines if "hidden" in line and "mcflow" in line)
-    assert heading.split()[-4:] == ["mcflow", "mean", "em", "held"]
+    assert heading.split()[-4:] == ["mcflow", "mean", "em", "coverage"]
     assert ("measure" in heading) == (width == 120)
+
+
+def test_column_with_a_single_hidden_cell_is_left_out_and_noted() -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc"))
+    rows.loc[:60, "a"] = np.nan
+    rows.loc[0, "b"] = np.nan
+    runs = (evaluate(rows, methods=["mean"], max_time=0.2, random_state=seed) for seed in range(20))
+    found = next(one for one in runs if one.settings["notes"][-1].endswith("left out: b."))
+    assert [column.name for column in found.per_column] == ["a"]
+    assert found.hidden_cells == found.per_column[0].hidden

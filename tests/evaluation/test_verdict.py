@@ -1,8 +1,8 @@
-"""The verdict says what the scores say, and no more."""
+"""The sentences of the verdict follow from the scores."""
 
 from __future__ import annotations
 
-from mcflow.evaluation.result import CellScore, ColumnScore, MethodScore
+from mcflow.evaluation.scores import CellScore, ColumnScore, MethodScore
 from mcflow.evaluation.verdict import verdict
 
 
@@ -19,39 +19,39 @@ def said(*columns: ColumnScore, methods: list[MethodScore] = METHODS, **overall:
     return "\n".join(verdict(columns, methods, {"mean": "worse", "mice": "same"} | overall, 0.9))
 
 
-def test_column_is_a_win_only_when_every_method_is_worse_beyond_noise() -> None:
+def test_mcflow_is_better_only_where_every_other_method_is_significantly_worse() -> None:
     text = said(column("a", mean="worse", mice="worse"), column("b", mean="worse", mice="same"))
-    assert "Better than every other method by more than noise in 1 of 2 columns: a." in text
-    assert "Within noise, mice does as well as mcflow in b." in text
-    assert "In no column is a simpler method better" in text
+    assert "mcflow is significantly better than every other method in 1 of 2 columns: a." in text
+    assert "mcflow is not significantly different from mice in b." in text
+    assert "In no column is another method significantly better than mcflow." in text
 
 
-def test_loss_is_said_plainly_with_both_errors() -> None:
+def test_significantly_worse_columns_are_named_with_both_errors() -> None:
     text = said(column("a", mean="worse", mice="better"))
-    assert "mcflow is plainly worse than a simpler method in a (mice 2, mcflow 1.5)." in text
-    assert "In no column is mcflow better than every other method" in text
+    assert "mcflow is significantly worse than another method in a (mice 2, mcflow 1.5)." in text
+    assert "In no column is mcflow significantly better than every other method" in text
 
 
 def test_unpredictable_columns_are_named_once_and_not_as_ties() -> None:
     text = said(column("a", mean="same", mice="same", predictable=False))
-    assert "Cannot be predicted from the other columns, as far as these cells tell: a." in text
-    assert "does as well" not in text
+    assert "Columns that could not be predicted from the others: a." in text
+    assert "not significantly different from" not in text.partition("mice.")[2]
 
 
-def test_columns_with_few_cells_are_only_counted_out() -> None:
+def test_columns_with_few_cells_are_named_and_not_compared() -> None:
     text = said(column("a", enough=False, mean=None, mice=None), column("b", mean="worse", mice="worse"))
-    assert "Too few hidden cells to say anything of a." in text
-    assert "in every column that can be judged: b." in text
+    assert "Too few hidden cells to compare methods in a." in text
+    assert "in every column with enough hidden cells: b." in text
 
 
 def test_overall_sentence_gives_errors_and_standings() -> None:
     text = said(column("a", mean="worse", mice="same"))
     assert "the error of mcflow is 0.75 of the mean's; that of mice is 0.80." in text
-    assert "better than the mean and no different, beyond noise, from mice" in text
-    assert "worse than mice" in said(column("a", mean="worse", mice="better"), mice="better")
+    assert "It is significantly better than the mean and not significantly different from mice." in text
+    assert "significantly worse than mice" in said(column("a", mean="worse", mice="better"), mice="better")
 
 
-def test_failures_are_said_and_leave_the_rest_standing() -> None:
+def test_failed_methods_are_named_and_left_out_of_the_rest() -> None:
     failed = [*METHODS[:2], MethodScore("mice", error_message="out of memory")]
     text = said(column("a", mean="worse"), methods=failed)
     assert "mice failed: out of memory" in text
@@ -62,9 +62,33 @@ def test_failures_are_said_and_leave_the_rest_standing() -> None:
     assert "Over all" not in text
 
 
-def test_coverage_is_called_narrow_or_wide_only_when_it_is() -> None:
+def test_intervals_are_called_too_narrow_or_too_wide_only_beyond_the_tolerance() -> None:
     one = column("a", mean="worse", mice="worse")
-    assert "hold 90.0% of the hidden numbers." in said(one)
-    for share, words in ((0.7, "too narrow"), (0.99, "wide")):
+    assert "cover 90.0% of the hidden numbers." in said(one)
+    for share, words in ((0.7, "too narrow"), (0.99, "too wide")):
         text = said(one, methods=[MethodScore("mcflow", 1.0, 0.75, share), *METHODS[1:]])
         assert words in text
+
+
+def test_recommendation_names_the_fastest_method_that_is_as_good() -> None:
+    text = said(column("a", mean="worse", mice="same"))
+    assert "Recommendation: mice in 0.2 s is as good here as mcflow in 1 s" in text
+    assert "--repeats 3" in text
+
+
+def test_recommendation_when_mcflow_is_better_says_by_how_much_and_where() -> None:
+    text = said(column("a", mean="worse", mice="worse"), column("b", mean="worse", mice="same"), mice="worse")
+    assert "use mcflow. Its error is 6 % below that of mice, the best of the others" in text
+    assert "significantly lower in 1 of 2 columns. It was fitted in 1 s, mice in 0.2 s." in text
+
+
+def test_recommendation_when_another_method_is_better_names_it() -> None:
+    best = [METHODS[0], METHODS[1], MethodScore("mice", 0.2, 0.6)]
+    text = said(column("a", mean="worse", mice="better"), methods=best, mice="better")
+    assert "Recommendation: use mice, 20 % below the error of mcflow in 0.2 s." in text
+
+
+def test_hint_at_repeats_is_given_only_for_one_repeat() -> None:
+    text = "\n".join(verdict([column("a", mean="worse", mice="same")], METHODS, {"mice": "same"}, 0.9, repeats=3))
+    assert "--repeats" not in text
+    assert "Recommendation" in text

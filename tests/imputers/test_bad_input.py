@@ -138,7 +138,7 @@ def test_other_number_of_columns_is_refused(fitted, table) -> None:
 def test_number_column_that_became_text_is_named(table, quick) -> None:
     frame = pd.DataFrame(table, columns=list("abcd"))
     imputer = quick().fit(frame)
-    with pytest.raises(DataError, match="'b' held values of type double at fit, and is of type large_string now"):
+    with pytest.raises(DataError, match="'b' had the type double at fit, and has the type large_string now"):
         imputer.transform(frame.assign(b="x"))
 
 
@@ -158,3 +158,46 @@ def test_not_fitted_is_said(quick) -> None:
 def test_number_of_samples_is_checked(fitted, count) -> None:
     with pytest.raises(ParameterError, match="n_samples"):
         fitted.sample(count)
+
+
+@pytest.mark.parametrize("label", [None, np.nan, pd.NA, pd.NaT])
+def test_label_that_is_a_missing_value_is_refused(quick, label) -> None:
+    frame = pd.DataFrame({"a": ["u", None, "v"] * 9, "b": [1, 2, 3] * 9})
+    frame.columns = pd.Index([label, "b"], dtype=object)
+    with pytest.raises(DataError, match=r"Column 0 has the label .* Rename it"):
+        quick().fit(frame)
+    imputer = quick().fit(frame.set_axis(["a", "b"], axis=1))
+    with pytest.raises(DataError, match="Rename it"):
+        imputer.transform(frame)
+
+
+def test_label_that_a_file_cannot_hold_is_refused_by_save(quick, tmp_path) -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2))).set_axis([("x", 1), ("x", 2)], axis=1)
+    frame.iloc[::4, 0] = np.nan
+    imputer = quick().fit(frame)
+    assert not imputer.transform(frame).isna().any().any()
+    with pytest.raises(DataError, match=r"\('x', 1\).*Rename"):
+        imputer.save(tmp_path / "m.mcflow")
+
+
+def test_series_is_refused_in_words(quick) -> None:
+    with pytest.raises(DataError, match="Pass a DataFrame"):
+        quick().fit(pd.Series([1.0, None, 2.0]))
+
+
+@pytest.mark.parametrize("scale", [1e308, 9e300])
+def test_numbers_whose_sums_overflow_are_refused_without_warnings(quick, scale) -> None:
+    rows = np.random.default_rng(0).uniform(0.5, 1, size=(60, 2))
+    rows[:, 0] *= scale
+    rows[::5, 0] = np.nan
+    with pytest.raises(DataError, match="Divide the column by a constant"):
+        quick().fit(rows)
+
+
+def test_numbers_just_below_the_limit_are_filled_without_warnings(quick) -> None:
+    rows = np.random.default_rng(0).uniform(0.5, 1, size=(60, 2))
+    rows[:, 0] *= 9.9e299
+    rows[::5, 0] = np.nan
+    imputer = quick().fit(rows)
+    assert np.isfinite(imputer.transform(rows)).all()
+    assert np.isfinite(np.stack(imputer.interval(rows))).all()

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mcflow import MCFlowImputer
-from mcflow.config import PRESETS
+from mcflow.imputers.presets import PRESETS
 
 
 @parametrize_with_checks([MCFlowImputer(preset=preset, max_epochs=2, calibrate=False) for preset in PRESETS])
@@ -85,14 +85,14 @@ def test_equal_batches_give_equal_bits(fitted, table) -> None:
 
 def test_batches_within_transform_do_not_change_the_answer(fitted, table, monkeypatch) -> None:
     whole = fitted.transform(table)
-    monkeypatch.setattr("mcflow.training.stages.ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("mcflow.imputers.masked_draws.LOGITS_AT_ONCE", 8 * 4 * 32 * 7)
+    monkeypatch.setattr("mcflow.paper.algorithm.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("mcflow.masked.predictor.LOGITS_AT_ONCE", 8 * 4 * 32 * 7)
     np.testing.assert_allclose(fitted.transform(table), whole, rtol=0, atol=1e-5)
 
 
 def test_equal_rows_get_equal_answers(fitted) -> None:
-    holes = fitted.transform(np.full((2, 4), np.nan))
-    assert (holes[0] == holes[1]).all()
+    missing = fitted.transform(np.full((2, 4), np.nan))
+    assert (missing[0] == missing[1]).all()
 
 
 def test_first_fill_of_a_row_is_seeded_by_the_row(fitted_paper) -> None:
@@ -122,11 +122,11 @@ def test_fill_is_better_than_the_mean_on_a_learnable_table(parameters) -> None:
     rng = np.random.default_rng(0)
     base = rng.random((2000, 1))
     rows = base @ np.array([[1.0, -2.0, 3.0, 0.5]]) + 0.02 * rng.normal(size=(2000, 4))
-    holes = rng.random(rows.shape) < 0.2
-    holed = np.where(holes, np.nan, rows)
-    filled = MCFlowImputer(random_state=0, **parameters).fit(holed[:1500]).transform(holed[1500:])
-    mean = SimpleImputer().fit(holed[:1500]).transform(holed[1500:])
-    error, baseline = (np.sqrt(((f - rows[1500:])[holes[1500:]] ** 2).mean()) for f in (filled, mean))
+    missing = rng.random(rows.shape) < 0.2
+    incomplete = np.where(missing, np.nan, rows)
+    filled = MCFlowImputer(random_state=0, **parameters).fit(incomplete[:1500]).transform(incomplete[1500:])
+    mean = SimpleImputer().fit(incomplete[:1500]).transform(incomplete[1500:])
+    error, baseline = (np.sqrt(((f - rows[1500:])[missing[1500:]] ** 2).mean()) for f in (filled, mean))
     assert error < 0.4 * baseline
 
 
@@ -139,18 +139,18 @@ FRAMES = {
 
 @pytest.fixture
 def mixed(table) -> pd.DataFrame:
-    """Columns of every type that can have holes, and some that are left alone."""
+    """Columns of every type that can have missing, and some that are left alone."""
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame(table, columns=["a", "b", "c", "d"])
-    frame["text"] = pd.Series(["x", None, "z"] * 100)
-    frame["whole"] = pd.array(rng.integers(0, 9, 300), dtype="Int64")
+    frame = pd.DataFrame(table[:120], columns=["a", "b", "c", "d"])
+    frame["text"] = pd.Series(["x", None, "z"] * 40)
+    frame["whole"] = pd.array(rng.integers(0, 9, 120), dtype="Int64")
     frame.loc[::11, "whole"] = pd.NA
-    frame["big"] = pd.array(2**62 + rng.integers(0, 9, 300), dtype="Int64")
+    frame["big"] = pd.array(2**62 + rng.integers(0, 9, 120), dtype="Int64")
     frame.loc[::13, "big"] = pd.NA
     frame["single"] = frame["a"].astype("float32")
-    frame["yes"] = pd.array(rng.random(300) < 0.5, dtype="boolean")
+    frame["yes"] = pd.array(rng.random(120) < 0.5, dtype="boolean")
     frame.loc[::17, "yes"] = pd.NA
-    frame["day"] = pd.Timestamp("2020-02-01") + pd.to_timedelta(rng.integers(0, 400, 300), unit="D")
+    frame["day"] = pd.Timestamp("2020-02-01") + pd.to_timedelta(rng.integers(0, 400, 120), unit="D")
     frame.loc[::19, "day"] = pd.NaT
     return frame
 
@@ -174,7 +174,7 @@ def test_frame_comes_back_as_the_same_kind_with_names_order_and_types(mixed, kin
 
 
 def test_pandas_index_is_kept(mixed, quick) -> None:
-    mixed.index = pd.Index(np.arange(300)[::-1] * 3, name="key")
+    mixed.index = pd.Index(np.arange(120)[::-1] * 3, name="key")
     filled = quick().fit_transform(mixed)
     pd.testing.assert_index_equal(filled.index, mixed.index)
     assert filled["text"][mixed["text"].notna()].equals(mixed["text"].dropna())
@@ -212,7 +212,7 @@ def test_pipeline_clone_and_grid_search_work(table, quick) -> None:
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     copied = clone(quick(learning_rate=0.01))
     assert copied.get_params()["learning_rate"] == 0.01
-    assert not hasattr(copied, "stages_")
+    assert not hasattr(copied, "model_")
 
 
 def test_indicator_equals_scikit_learn_s(table, quick) -> None:
@@ -339,9 +339,9 @@ def test_letter_is_filled_as_well_as_the_paper_s_method_can(data_folder) -> None
     hidden = rng.random(frame.shape) < 0.2
     rows = frame.to_numpy()[order]
     span = rows.max(axis=0) - rows.min(axis=0)
-    holed = np.where(hidden, np.nan, rows)
-    imputer = MCFlowImputer(preset="paper", max_epochs=64, random_state=0).fit(holed[4000:])
-    error = ((imputer.transform(holed[:4000]) - rows[:4000]) / span)[hidden[:4000]]
+    incomplete = np.where(hidden, np.nan, rows)
+    imputer = MCFlowImputer(preset="paper", max_epochs=64, random_state=0).fit(incomplete[4000:])
+    error = ((imputer.transform(incomplete[:4000]) - rows[:4000]) / span)[hidden[:4000]]
     assert np.sqrt((error**2).mean()) <= 0.135
 
 

@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from mcflow import load
-from mcflow.data import files
 from mcflow.errors import ModelFileError, OutputError
+from mcflow.files import atomic as files
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_loaded_model_gives_the_same_bits(fitted, table, path) -> None:
     assert (loaded.score_samples(table) == fitted.score_samples(table)).all()
     assert (loaded.sample(20, random_state=1) == fitted.sample(20, random_state=1)).all()
     assert loaded.history_ == fitted.history_
-    assert loaded.settings_ == fitted.settings_
+    assert loaded.config_ == fitted.config_
     assert loaded.schema_ == fitted.schema_
     assert loaded.get_params()["max_epochs"] == 9
     assert loaded.get_params()["random_state"] == 0
@@ -57,11 +57,11 @@ def test_loaded_model_can_be_saved_and_pickled(path, table, tmp_path) -> None:
 
 def test_file_holds_tensors_and_json_only(path, preset) -> None:
     tensors = load_file(path)
-    assert {"default": "mapper.weights.0", "paper": "stage.0.theta"}[preset] in tensors
+    assert {"default": "network.weights.0", "paper": "stage.0.theta"}[preset] in tensors
     start = path.read_bytes()
     length = int.from_bytes(start[:8], "little")
     header = json.loads(json.loads(start[8 : 8 + length])["__metadata__"]["header"])
-    assert header["settings"]["train"]["batch_size"] == {"default": 75, "paper": 128}[preset]
+    assert header["config"]["batch_size"] == {"default": 75, "paper": 128}[preset]
     assert [column["kind"] for column in header["schema"]["columns"]] == ["continuous"] * 4
 
 
@@ -109,9 +109,9 @@ def test_file_of_another_kind_is_refused(table, tmp_path, quick) -> None:
 
 def test_newer_format_is_refused_with_advice(fitted, tmp_path, monkeypatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(files, "FORMAT_VERSION", 2)
+        patch.setattr(files, "FORMAT_VERSION", files.FORMAT_VERSION + 1)
         fitted.save(tmp_path / "new.mcflow")
-    with pytest.raises(ModelFileError, match=r"format 2.*Upgrade mcflow"):
+    with pytest.raises(ModelFileError, match=rf"format {files.FORMAT_VERSION + 1}.*Upgrade mcflow"):
         load(tmp_path / "new.mcflow")
 
 

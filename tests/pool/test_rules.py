@@ -1,4 +1,4 @@
-"""Rubin's rules against hand-made figures, a slow obvious version, published output and other programs."""
+"""Rubin's rules against hand-computed values, a slow reference, published output and other programs."""
 
 from __future__ import annotations
 
@@ -161,11 +161,11 @@ def test_containers_of_estimates_give_the_same_and_are_matched_by_name() -> None
         ([[1.0], [2.0]], [[1.0], [-1.0]], "negative variance"),
         ([{"a": 1.0}, {"b": 1.0}], [[1.0], [1.0]], "names 'b', while the first"),
         ([[1.0], ["x"]], [[1.0], [1.0]], "cannot be read as numbers"),
-        ({"a": 1.0}, [[1.0]], "one entry for each completed table"),
+        ({"a": 1.0}, [[1.0]], "one entry per completed table"),
         ([[1.0, 2.0]] * 2, [[[1.0, 0.5], [0.2, 1.0]]] * 2, "not symmetric"),
     ],
 )
-def test_what_cannot_be_pooled_is_refused(values, variances, words) -> None:
+def test_invalid_estimates_are_refused(values, variances, words) -> None:
     with pytest.raises(DataError, match=words):
         pool(values, variances)
 
@@ -252,7 +252,7 @@ def test_small_sample_degrees_of_freedom_are_reiter_s() -> None:
 
 
 def test_wald_test_is_refused_where_it_cannot_be_done(several) -> None:
-    with pytest.raises(ParameterError, match="Only variances"):
+    with pytest.raises(ParameterError, match="only variances"):
         pool([[1.0, 2.0]] * 2, [[1.0, 1.0]] * 2).wald()
     with pytest.raises(ParameterError, match="Did you mean 'term1'"):
         pool(*several).wald(["trm1"])

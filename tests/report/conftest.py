@@ -1,4 +1,4 @@
-"""What the tests of pictures share."""
+"""Fixtures of the tests of plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of reports read pages with, and a fill that takes no time."""
+"""A parser of report pages and a quick imputation, for the tests of reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mcflow.baselines import make
 
 
 class Page(HTMLParser):
-    """A page's elements and words, with the ids and the levels of its headings."""
+    """Elements and text of a page."""
 
     VOID = ("meta", "br", "link", "img", "input", "hr")
 

@@ -1,4 +1,4 @@
-"""The report as a page: what it says, that it is whole, safe and readable by everyone."""
+"""The HTML report: its content, safety, size and accessibility."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ EVALUATION = {
 
 
 def mixed(n: int = 160) -> pd.DataFrame:
-    """Return a table of every kind with names and levels that a page has to escape."""
+    """Return a table of every kind with names and categories that a page has to escape."""
     rng = np.random.default_rng(0)
     age = rng.normal(50, 12, n).round(1)
     frame = pd.DataFrame(
@@ -105,13 +105,24 @@ def page(html: str) -> Page:
     return Page(html)
 
 
-# What it says
+# Content
 
 
 def test_report_of_a_fill_has_every_section(page: Page) -> None:
     ids = {attributes["id"] for attributes in page.all("section")}
     assert ids == {
-        *("summary", "missing", "training", "columns", "correlations", "unsure", "calibration", "constraints", "again")
+        *(
+            "summary",
+            "inspection",
+            "missing",
+            "training",
+            "columns",
+            "correlations",
+            "uncertainty",
+            "calibration",
+            "constraints",
+        ),
+        "reproduce",
     }
     for link in page.all("a"):
         assert link["href"].removeprefix("#") in ids | {"main"}
@@ -124,8 +135,9 @@ def test_summary_states_counts_that_are_those_of_the_table(page: Page, table: pd
     assert f"{missing:,} of its 1,440 cells are missing" in page.text
     assert f"in 9 columns and {rows} rows" in page.text
     left = int(table["id"].isna().sum())
-    assert f"{missing - left} cells were filled; {left} stay missing" in page.text
+    assert f"{missing - left} cells were filled; {left} are still missing" in page.text
     assert "trained for 3 epochs" in page.text
+    assert re.search(r"90 % intervals cover [\d.]+ % of [\d,]+ validation cells\.", page.text.replace("\u00a0", " "))
     assert "mcflow impute 'a <b>.csv' -o out.csv" in page.text
 
 
@@ -142,10 +154,10 @@ def test_facts_are_plain_and_their_cells_are_those_of_the_tables(fitted: MCFlowI
     facts = report_facts(fitted, table, filled)
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     entry = next(c for c in facts["columns"]["drawn"] if c["name"] == "weight")
-    holes = table["weight"].isna()
-    assert (entry["observed"], entry["filled"]) == ((~holes).sum(), holes.sum())
-    assert entry["filled_quartiles"][1] == f"{filled['weight'][holes].median():.4g}"
-    cell = facts["unsure"]["numbers"][0]
+    missing = table["weight"].isna()
+    assert (entry["observed"], entry["filled"]) == ((~missing).sum(), missing.sum())
+    assert entry["filled_quartiles"][1] == f"{filled['weight'][missing].median():.4g}"
+    cell = facts["uncertainty"]["numbers"][0]
     low, high = fitted.interval(table, level=0.9)
     row, name = cell["row"] - 1, cell["column"]
     assert pd.isna(table[name].iloc[row])
@@ -156,29 +168,29 @@ def test_facts_are_plain_and_their_cells_are_those_of_the_tables(fitted: MCFlowI
 
 
 def test_widest_intervals_come_first_and_no_column_fills_the_list(fitted: MCFlowImputer, table: pd.DataFrame) -> None:
-    cells = report_facts(fitted, table, fitted.transform(table))["unsure"]["numbers"]
+    cells = report_facts(fitted, table, fitted.transform(table))["uncertainty"]["numbers"]
     widths = [cell["width"] for cell in cells]
     assert widths == sorted(widths, reverse=True)
     assert max(pd.Series([cell["column"] for cell in cells]).value_counts()) <= 4
 
 
-def test_least_likely_levels_carry_the_probability_that_the_imputer_states(
+def test_least_probable_categories_have_the_probability_that_the_imputer_predicts(
     fitted: MCFlowImputer, table: pd.DataFrame
 ) -> None:
-    cells = report_facts(fitted, table, fitted.transform(table))["unsure"]["levels"]
-    chances = fitted.predict_proba(table)
+    cells = report_facts(fitted, table, fitted.transform(table))["uncertainty"]["categories"]
+    predicted = fitted.predict_proba(table)
     for cell in cells[:3]:
-        stated = chances[cell["column"]].iloc[cell["row"] - 1]
-        assert cell["chance"] == pytest.approx(stated.max(), abs=1e-3)
+        probabilities = predicted[cell["column"]].iloc[cell["row"] - 1]
+        assert cell["probability"] == pytest.approx(probabilities.max(), abs=1e-3)
 
 
 def test_patterns_are_counted_as_pandas_counts_them(table: pd.DataFrame) -> None:
     facts = report_facts(None, table)["missing"]
     counts = table.isna().value_counts()
     assert facts["patterns"]["n_patterns"] == len(counts)
-    assert [one["rows"] for one in facts["patterns"]["commonest"][:3]] == counts.iloc[:3].tolist()
+    assert [one["rows"] for one in facts["patterns"]["most_frequent"][:3]] == counts.iloc[:3].tolist()
     names = facts["patterns"]["columns"]
-    for one in facts["patterns"]["commonest"]:
+    for one in facts["patterns"]["most_frequent"]:
         mask = table.isna().rename(columns=lambda name: name[:60])
         absent = [names[k] for k in one["missing"]]
         exact = mask[absent].all(axis=1) & ~mask[[n for n in names if n not in absent]].any(axis=1)
@@ -189,9 +201,9 @@ def test_columns_that_are_always_missing_together_are_named() -> None:
     rows = np.random.default_rng(0).normal(size=(200, 3))
     rows[::4, :2] = np.nan
     rows[1::9, 2] = np.nan
-    together = report_facts(None, pd.DataFrame(rows, columns=list("abc")))["missing"]["together"]
-    assert together["pairs"] == [{"first": "a", "second": "b", "correlation": 1.0}]
-    assert together["shares"][0][1] == 1.0
+    found = report_facts(None, pd.DataFrame(rows, columns=list("abc")))["missing"]["co_missing"]
+    assert found["pairs"] == [{"first": "a", "second": "b", "correlation": 1.0}]
+    assert found["shares"][0][1] == 1.0
 
 
 def test_correlations_before_are_those_of_complete_pairs() -> None:
@@ -199,7 +211,7 @@ def test_correlations_before_are_those_of_complete_pairs() -> None:
     frame = pd.DataFrame(rng.normal(size=(300, 1)) + 0.6 * rng.normal(size=(300, 3)), columns=list("abc"))
     frame.loc[rng.random(300) < 0.3, "b"] = np.nan
     imputer, filled = mean_fill(frame)
-    facts = report_facts(imputer, frame, filled)["pairs"]
+    facts = report_facts(imputer, frame, filled)["correlations"]
     assert facts["before"][0][1] == pytest.approx(frame.corr().iloc[0, 1], abs=1e-3)
     assert facts["after"][0][1] == pytest.approx(filled.corr().iloc[0, 1], abs=1e-3)
     assert "b" in (facts["pairs"][0]["first"], facts["pairs"][0]["second"])
@@ -212,20 +224,20 @@ def test_constraints_count_cells_that_are_outside(fitted: MCFlowImputer, table: 
     assert [rule["rule"] for rule in whole["rules"]] == ["low <= high"]
     assert whole["rules"][0]["met"] == whole["rules"][0]["rows"] > 0
     assert [one["words"] for one in whole["stated"] if one["name"] == "weight"] == ["from 0 to 200"]
-    hole = int(np.flatnonzero(table["weight"].isna())[0])
+    row = int(np.flatnonzero(table["weight"].isna())[0])
     spoilt = filled.copy()
-    spoilt.loc[hole, "weight"] = -5.0
+    spoilt.loc[row, "weight"] = -5.0
     broken = report_facts(fitted, table, spoilt)
     assert broken["fills"]["constraints"]["met"] == whole["met"] - 1
     assert "1 filled cell of" in Page(report_html(fitted, table, spoilt)).text
 
 
-def test_calibration_is_that_of_the_cells_that_were_held_out(fitted: MCFlowImputer) -> None:
+def test_calibration_is_that_of_the_validation_cells(fitted: MCFlowImputer) -> None:
     table = mixed()
     facts = report_facts(fitted, table, fitted.transform(table))["calibration"]
-    assert facts["stated"] == sorted(facts["stated"])
+    assert facts["uncalibrated"] == sorted(facts["uncalibrated"])
     at = facts["levels"].index(0.9)
-    assert facts["set_right"][at] == pytest.approx(0.9, abs=0.06)
+    assert facts["calibrated"][at] == pytest.approx(0.9, abs=0.06)
     names = {column["name"] for column in facts["columns"]}
     assert "town" not in names
 
@@ -242,9 +254,9 @@ def test_draws_are_shown_with_their_range(fitted: MCFlowImputer, table: pd.DataF
 
 
 def test_report_without_a_filled_table_fills_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcflow.report import facts_tables
+    from mcflow.report import tables
 
-    monkeypatch.setattr(facts_tables, "FILLED_ROWS", 50)
+    monkeypatch.setattr(tables, "MAX_FILLED_ROWS", 50)
     rows = np.random.default_rng(0).normal(size=(120, 2))
     rows[::3, 1] = np.nan
     page = Page(report_html(make("mean").fit(rows), rows))
@@ -255,12 +267,12 @@ def test_report_without_a_filled_table_fills_a_sample(monkeypatch: pytest.Monkey
 def test_rows_of_uncertain_cells_are_those_of_the_whole_table(
     fitted: MCFlowImputer, table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mcflow.report import facts_tables
+    from mcflow.report import tables
 
-    monkeypatch.setattr(facts_tables, "FILLED_ROWS", 60)
-    unsure = report_facts(fitted, table)["unsure"]
-    assert len(unsure["numbers"]) > 5
-    for cell in (*unsure["numbers"], *unsure["levels"]):
+    monkeypatch.setattr(tables, "MAX_FILLED_ROWS", 60)
+    uncertainty = report_facts(fitted, table)["uncertainty"]
+    assert len(uncertainty["numbers"]) > 5
+    for cell in (*uncertainty["numbers"], *uncertainty["categories"]):
         assert pd.isna(table[cell["column"]].iloc[cell["row"] - 1])
 
 
@@ -273,11 +285,11 @@ def test_facts_need_no_extra(table: pd.DataFrame, monkeypatch: pytest.MonkeyPatc
 
 def test_evaluation_has_its_verdict_methods_and_columns(table: pd.DataFrame) -> None:
     page = Page(report_html(None, table, evaluation=EVALUATION, command="mcflow evaluate data.csv"))
-    for words in (*EVALUATION["verdict"], "It <failed>.", "91 %", "12 s", "cannot be predicted from the others"):
+    for words in (*EVALUATION["verdict"], "It <failed>.", "91 %", "12 s", "cannot be predicted from the other columns"):
         assert words in page.text, words
     (errors,) = [svg["aria-label"] for svg in page.all("svg") if svg["aria-label"].startswith("Errors")]
     assert "mcflow 0.50, mean 1.00" in errors
-    assert {"evaluation", "missing", "again"} <= {one["id"] for one in page.all("section")}
+    assert {"evaluation", "missing", "reproduce"} <= {one["id"] for one in page.all("section")}
     assert "columns" not in {one["id"] for one in page.all("section")}
 
 
@@ -291,7 +303,7 @@ def test_stages_and_both_losses_of_the_paper_preset_are_drawn() -> None:
     labels = [svg["aria-label"] for svg in page.all("svg")]
     assert any(label.startswith("Loss of the flow G") and "4 stages" in label for label in labels)
     assert any(label.startswith("Loss of the network H") for label in labels)
-    assert "No cells were held out" in page.text
+    assert "The fit had no validation cells" in page.text
 
 
 @pytest.mark.parametrize("kind", [pl.from_pandas, pa.Table.from_pandas, pd.DataFrame.to_numpy])
@@ -305,10 +317,10 @@ def test_every_kind_of_table_gives_the_same_picture(kind: Any) -> None:
     assert found | {"name": "b"} == expected
 
 
-# That it is whole, safe and small
+# Safety and size
 
 
-def test_names_and_levels_are_escaped_everywhere(html: str, page: Page) -> None:
+def test_names_and_categories_are_escaped_everywhere(html: str, page: Page) -> None:
     assert "<script>alert" not in html
     assert "<b>Köln" not in html
     assert len(page.all("script")) == 1
@@ -363,13 +375,13 @@ def test_thousands_of_columns_are_summarised_and_the_file_stays_small() -> None:
     assert len(html.encode()) < MOST_BYTES
     page = Page(html)
     assert len([svg for svg in page.all("svg") if svg["aria-label"].startswith("Histograms")]) == 40
-    assert "the 40 with the most filled cells are drawn" in page.text
+    assert "the 40 columns with the most filled cells are drawn" in page.text
 
 
-def test_worst_names_and_levels_keep_the_file_below_its_limit() -> None:
+def test_worst_names_and_categories_keep_the_file_below_its_limit() -> None:
     rng = np.random.default_rng(0)
-    levels = np.array(["'\"&<>" * 400 + str(k) for k in range(9)], dtype=object)
-    frame = pd.DataFrame({"<&'\">" * 200 + str(k): rng.choice(levels, 60) for k in range(60)})
+    categories = np.array(["'\"&<>" * 400 + str(k) for k in range(9)], dtype=object)
+    frame = pd.DataFrame({"<&'\">" * 200 + str(k): rng.choice(categories, 60) for k in range(60)})
     frame = frame.mask(rng.random(frame.shape) < 0.3)
     imputer, filled = mean_fill(frame)
     assert len(report_html(imputer, frame, filled, command="&" * 100_000).encode()) < MOST_BYTES
@@ -388,7 +400,7 @@ def test_many_rows_take_little_time() -> None:
     assert len(html.encode()) < MOST_BYTES
 
 
-# For everyone
+# Accessibility
 
 
 def test_headings_go_down_one_level_at_a_time_and_there_is_one_title(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""The picture of a sensitivity analysis shows its numbers and marks its tipping points."""
+"""The plot of a sensitivity analysis shows its estimates and tipping points."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from mcflow.errors import ParameterError
 from mcflow.imputers.sensitivity import Sensitivity
 from mcflow.pool import pool
-from mcflow.report.sensitivity import plot_sensitivity
+from mcflow.report import plot_sensitivity
 
 
 def series(values: dict[float, float]) -> Sensitivity:
@@ -23,7 +23,7 @@ def lines(figure) -> dict[str, list]:
     return found
 
 
-def test_picture_shows_estimates_band_and_both_tipping_points() -> None:
+def test_plot_shows_estimates_band_and_both_tipping_points() -> None:
     result = series({-2.0: -1.0, 0.0: 3.0, 2.0: 1.0})
     figure = plot_sensitivity(result, "age")
     drawn = lines(figure)
@@ -36,11 +36,11 @@ def test_picture_shows_estimates_band_and_both_tipping_points() -> None:
     assert "age is above 0" in figure.get_suptitle()
 
 
-def test_picture_without_a_tipping_point_marks_none() -> None:
+def test_plot_without_a_tipping_point_marks_none() -> None:
     figure = plot_sensitivity(series({-1.0: 5.0, 0.0: 5.0}), "age")
     assert "tipping point" not in lines(figure)
 
 
-def test_picture_of_an_unknown_term_is_refused() -> None:
+def test_plot_of_an_unknown_term_is_rejected() -> None:
     with pytest.raises(ParameterError, match="There is no term 'bmi'"):
         plot_sensitivity(series({0.0: 1.0}), "bmi")

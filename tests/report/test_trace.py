@@ -1,4 +1,4 @@
-"""The data behind the picture of a chain."""
+"""The data of trace plots."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from mcflow.baselines import make
 from mcflow.errors import DataError, ParameterError
+from mcflow.paper.chain import ChainTrace
 from mcflow.report import plot_trace
-from mcflow.training.chain import ChainTrace
 
 
 def trace_of(**changes: Any) -> SimpleNamespace:
@@ -40,7 +40,7 @@ def test_trace_when_given_a_chain_then_lines_are_its_numbers(labelled) -> None:
     assert accepted.get_title() == "accepted: 50 % after the burn-in"
 
 
-def test_trace_when_it_is_one_of_the_package_then_it_is_drawn() -> None:
+def test_trace_when_it_is_a_chain_trace_then_it_is_drawn() -> None:
     given = vars(trace_of())
     figure = plot_trace(ChainTrace(rows=np.arange(3), **given))
     assert [axes.get_title() for axes in figure.axes[2:]] == ["row 7, column 1", "row 8, column 2"]
@@ -75,12 +75,12 @@ def test_trace_when_a_density_is_infinite_then_the_mean_is_of_the_others(labelle
 
 
 @pytest.mark.parametrize("given", [None, {"log_density": 1}, make("em"), 3])
-def test_trace_when_there_is_no_chain_then_it_says_who_has_one(given: Any) -> None:
+def test_trace_when_there_is_no_chain_then_the_error_names_the_preset_that_has_one(given: Any) -> None:
     with pytest.raises(ParameterError, match=r"holds no trace of a chain.*preset='paper'"):
         plot_trace(given)
 
 
-def test_trace_when_arrays_do_not_fit_then_it_names_their_shapes() -> None:
+def test_trace_when_shapes_do_not_match_then_the_error_names_them() -> None:
     with pytest.raises(DataError, match=r"values \(39, 2\)"):
         plot_trace(trace_of(values=np.zeros((39, 2))))
     with pytest.raises(DataError, match="empty"):

@@ -20,7 +20,7 @@ from mcflow.serve import runner as runner_module
 from mcflow.serve.app import create_app
 from mcflow.serve.limits import Limits
 
-#: Does what `mcflow impute` does, as far as the server can tell, in no time: the holes become 7.
+#: Behaves as `mcflow impute` for the server, but fast: missing cells become 7.
 STUB = """
 import json, sys, time
 name, output, wait = sys.argv[1:4]
@@ -30,8 +30,8 @@ if "fail" in text:
 print(json.dumps({"event": "begin", "epochs": 2, "rows": 3}), file=sys.stderr, flush=True)
 for epoch in (1, 2):
     time.sleep(float(wait) / 2)
-    said = {"event": "epoch", "epoch": epoch, "epochs": 2, "flow_loss": 0, "latent_loss": 1 / epoch, "held_error": 1,
-            "stage": 0, "seconds": 1, "seconds_left": 2 - epoch}
+    said = {"event": "epoch", "epoch": epoch, "epochs": 2, "flow_loss": 0, "latent_loss": 1 / epoch,
+            "validation_error": 1, "stage": 0, "seconds": 1, "seconds_left": 2 - epoch}
     print(json.dumps(said), file=sys.stderr, flush=True)
 lines = [",".join(cell or "7" for cell in line.split(",")) for line in text.splitlines()]
 open(output, "w").write("\\n".join(lines) + "\\n")
@@ -47,7 +47,7 @@ def stubbed(wait: float) -> Callable[..., list[str]]:
 
 @pytest.fixture(scope="session")
 def table_text() -> str:
-    """A CSV with a number, a whole number, a category, a code and holes."""
+    """A CSV with a number, an integer, a category, a code and missing cells."""
     return _table_text(120, 0)
 
 
@@ -73,12 +73,12 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
             monkeypatch.setattr(runner_module, command, stubbed(wait))
         for command in ("texts_command", "intervals_command", "bounds_command"):
             monkeypatch.setattr(runner_module, command, lambda *_: quick)
-        monkeypatch.setattr(runner_module, "look_command", lambda job, *_: _look(job.upload.name))
+        monkeypatch.setattr(runner_module, "inspect_command", lambda job, *_: _inspect(job.upload.name))
 
     return use
 
 
-def _look(name: str) -> list[str]:
+def _inspect(name: str) -> list[str]:
     code = """
 import json, sys
 lines = open(sys.argv[1]).read().splitlines()

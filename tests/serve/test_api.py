@@ -12,15 +12,15 @@ from typing import get_args
 
 import pytest
 
-from mcflow.data.planning import SAYABLE
-from mcflow.data.schema import ROLES
-from mcflow.serve.answers import Kind, Role
+from mcflow.columns.planning import USER_KINDS
+from mcflow.columns.schema import ROLES
+from mcflow.serve.schemas import Kind, Role
 
 ROWS = "a,b\n1,\n2,3\n,4\n"
 
 
 def test_words_of_the_interface_are_those_of_the_package() -> None:
-    assert get_args(Kind) == SAYABLE
+    assert get_args(Kind) == USER_KINDS
     assert get_args(Role) == ROLES
 
 
@@ -58,6 +58,49 @@ def test_file_waits_for_a_start_when_asked_to_and_takes_corrections(client_of, s
     assert wait_for(client, path, "done")["options"]["kinds"] == {"a": "category"}
 
 
+SENTINELS = "Title\nage,sbp\n" + "".join(f"{40 + i % 37},{-999 if i % 9 == 0 else 110 + i % 31}\n" for i in range(90))
+
+
+def test_file_is_read_again_with_other_missing_values_and_title_lines(client_of, send, wait_for) -> None:
+    client = client_of()
+    path = send(client, SENTINELS, start=False, skip_rows=1).headers["location"]
+    sbp = wait_for(client, path, "ready")["content"]["columns"][1]
+    assert (sbp["missing"], sbp["suspects"], sbp["taken"]) == (0, [{"value": "-999", "count": 10}], [])
+    for na in (["sbp=-999"], ["auto"], ["-999"]):
+        content = client.post(f"{path}/inspect", json={"na": na, "skip_rows": 1}).json()["content"]
+        assert (content["columns"][1]["missing"], content["columns"][1]["suspects"]) == (10, [])
+    refused = client.post(f"{path}/inspect", json={"na": ["bmi=-1"], "skip_rows": 1})
+    assert (refused.status_code, "'bmi'" in refused.json()["detail"]) == (422, True)
+    kept = client.get(path).json()
+    assert (kept["state"], kept["options"]["na"], kept["content"]["missing"]) == ("ready", ["-999"], 10)
+
+
+def test_missing_values_and_title_lines_reach_the_fit_and_the_results(client_of, send, wait_for) -> None:
+    client = client_of()
+    path = send(client, SENTINELS, start=False, skip_rows=1).headers["location"]
+    wait_for(client, path, "ready")
+    choices = {"na": ["auto"], "skip_rows": 1, "max_epochs": 1}
+    assert client.post(f"{path}/start", json=choices).status_code == 202
+    wait_for(client, path, "done")
+    lines = client.get(f"{path}/filled").text.splitlines()
+    assert lines[:2] == ["Title", "age,sbp"]
+    assert all(100 < int(line.split(",")[1]) < 150 for line in lines[2:])
+    model = client.get(path).json()
+    while model["table"]["state"] != "ready":
+        assert model["table"]["state"] in ("none", "building")
+        time.sleep(0.1)
+        model = client.get(path).json()
+    assert client.get(f"{path}/next-filled").json() == {"row": 0, "column": 1}
+    found = client.get(f"{path}/summary").json()["columns"]
+    assert [(column["name"], column["filled"], column["left"]) for column in found] == [("age", 0, 0), ("sbp", 10, 0)]
+    assert all(110 < float(found[1][part]) < 141 for part in ("before", "after"))
+    run = client.post(f"{path}/draws", json={"m": 2}).json()
+    place = f"{path}/runs/{run['id']}"
+    while client.get(place).json()["state"] in ("queued", "running"):
+        time.sleep(0.1)
+    assert client.get(f"{place}/file").text.splitlines()[1] == "age,sbp,draw"
+
+
 def test_events_tell_the_whole_story_to_who_comes_late(client_of, stub, send, wait_for) -> None:
     stub(0.0)
     client = client_of()
@@ -92,12 +135,12 @@ def test_full_queue_is_answered_with_words_and_a_time_to_try_again(client_of, st
     second = send(client, ROWS).headers["location"]
     assert wait_for(client, second, "queued")["position"] == 0
     answer = send(client, ROWS)
-    assert answer.status_code == 503
+    assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) > 0
-    assert "waiting already" in answer.json()["detail"]
+    assert "The queue is full" in answer.json()["detail"]
     for path in (second, first):
         assert client.post(f"{path}/cancel").status_code == 202
-        assert wait_for(client, path, "cancelled")["message"] == "It was cancelled."
+        assert wait_for(client, path, "cancelled")["message"] == "The job was cancelled."
 
 
 def test_cancelled_job_is_ended_at_once_and_can_be_started_again(client_of, stub, send, wait_for, tmp_path) -> None:
@@ -202,9 +245,9 @@ def test_draws_are_made_on_demand_within_the_limit(client_of, stub, send, wait_f
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("rows.xlsx", b"PK", "has to end in one of"),
+        ("rows.ods", b"PK", "has to end in one of"),
         ("rows.csv", b"", "is empty"),
-        ("rows.csv.gz", b"no archive", "cannot be unpacked"),
+        ("rows.csv.gz", b"no archive", "cannot be decompressed"),
         ("", b"a,b\n1,2\n", "file"),
     ],
 )
@@ -267,7 +310,7 @@ def test_unknown_paths_and_surprises_have_the_form_of_all_errors(client_of, monk
     monkeypatch.setattr("mcflow.serve.routes_server.metrics_text", lambda *_: 1 / 0)
     answer = client.get("/metrics")
     assert answer.status_code == 500
-    assert "its log says more" in answer.json()["detail"]
+    assert "See the log of the server" in answer.json()["detail"]
 
 
 def test_watching_ends_when_the_model_is_deleted(client_of, stub, send, wait_for) -> None:
@@ -302,7 +345,7 @@ def test_intervals_wait_until_nobody_waits_for_a_fit(client_of, stub, send, wait
 
 def test_wide_table_is_filled_without_intervals_and_says_so(client_of, stub, send, wait_for, monkeypatch) -> None:
     stub(0.0)
-    monkeypatch.setattr("mcflow.serve.runner._MOST_COLUMNS", 1)
+    monkeypatch.setattr("mcflow.serve.runner._MAX_INTERVAL_COLUMNS", 1)
     client = client_of()
     path = send(client, ROWS).headers["location"]
     wait_for(client, path, "done")

@@ -1,4 +1,4 @@
-"""The page in a real browser: drop, correct, fit, look, take along, on a desk and on a phone."""
+"""The page in a real browser: upload, correct, fit, review and download, on a desktop and on a phone."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mcflow.serve.jobs import Job
-from mcflow.serve.store import JobStore
-from mcflow.serve.view import write_texts
+from mcflow.serve.jobs import Job, JobStore
+from mcflow.serve.preview import write_texts
 
 #: Where pictures go; nowhere unless asked.
 PICTURES = os.environ.get("MCFLOW_PICTURES")
@@ -55,9 +54,9 @@ def _finished(store: JobStore) -> None:
         store.new_folder(), filename="long.parquet", ending=".parquet", size=24_000_000, state="done", table="ready"
     )
     values = np.arange(rows, dtype=float)
-    holes = np.zeros(rows, dtype=bool)
-    holes[[70_000, rows - 1]] = True
-    before = {name: pa.array(values + place, mask=holes if place == 3 else None) for place, name in enumerate(names)}
+    missing = np.zeros(rows, dtype=bool)
+    missing[[70_000, rows - 1]] = True
+    before = {name: pa.array(values + place, mask=missing if place == 3 else None) for place, name in enumerate(names)}
     pq.write_table(pa.table(before), job.upload)
     pq.write_table(pa.table({name: values + place for place, name in enumerate(names)}), job.output)
     write_texts(job.upload, job.output, job.folder / "texts.parquet")
@@ -124,11 +123,12 @@ def test_dropped_file_is_corrected_fitted_and_downloaded_as_the_command_would(pa
         page = _run_on_the_page(page_of, table_text)
     assert by_hand.returncode == 0
     page.get_by_text("to see its 90 % interval").wait_for()
+    _shows_the_summary(page, table_text)
     numbers = ", ".join(f"[data-column='{place}']" for place in range(4))
     page.locator(f".grid-cell.filled:is({numbers})").nth(2).hover()
     tip = page.locator("#grid-tip")
     assert tip.is_visible()
-    assert "90 % of such cells:" in tip.inner_text()
+    assert "90 % interval:" in tip.inner_text()
     picture(page, "cells")
     with page.expect_download() as download:
         page.click("#download-filled")
@@ -151,12 +151,13 @@ def _run_on_the_page(page_of: Callable[..., Any], text: str) -> Any:
     site.select_option("category")
     assert page.get_by_text("Show more").count() == 0 or not page.get_by_text("Show more").is_visible()
     page.locator(".preview summary").click()
-    assert page.locator(".preview .hole").count() > 5
+    assert page.locator(".preview .missing-cell").count() > 5
     picture(page, "columns")
     page.get_by_label("Seed").fill("1")
-    page.get_by_label("Epochs, at most").fill(EPOCHS)
+    page.get_by_label("Maximum epochs").fill(EPOCHS)
     page.get_by_role("button", name="Start").click()
     page.wait_for_selector(".chart")
+    assert page.get_by_text("Cancel stops the fit and keeps the file").is_visible()
     assert page.locator("progress").is_visible()
     if PICTURES:
         page.get_by_text(re.compile(r"Epoch [2-9]\d of")).wait_for()
@@ -165,6 +166,18 @@ def _run_on_the_page(page_of: Callable[..., Any], text: str) -> Any:
     page.context.close()  # the work goes on without the page
 
     return page_of(where.partition("/")[2].partition("/")[2].partition("/")[2])
+
+
+def _shows_the_summary(page: Any, text: str) -> None:
+    """Every incomplete column has a line, and the table opens on the first filled cell."""
+    cells = [line.split(",") for line in text.splitlines()]
+    missing = sum(row[2] == "" for row in cells[1:])
+    weight = page.locator(".by-column tr", has_text="weight").inner_text().split("\t")
+    assert weight[:4] == ["weight", "number", str(missing), "0"]
+    assert 40 < float(weight[4]) < 110
+    assert 40 < float(weight[5]) < 110
+    row = next(number for number, row in enumerate(cells[1:]) if "" in row)
+    assert page.locator(f"[data-row='{row}'][data-column='{cells[row + 1].index('')}'].active.filled").is_visible()
 
 
 def _goes_by_keys(page: Any) -> None:
@@ -199,17 +212,17 @@ def _makes_draws(page: Any, text: str) -> None:
 def _deletes(page: Any) -> None:
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete now").click()
-    page.get_by_text("Which table has holes?").wait_for()
+    page.get_by_text("Upload a table with missing values").wait_for()
     assert page.get_by_role("link", name="patients.csv").count() == 0
 
 
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("rows.xlsx", "PK", "of another kind"),
+        ("rows.ods", "PK", "unsupported format"),
         ("empty.csv", "", "is empty"),
         ("ragged.csv", "a,b\n1,2\n3\n4,5,6\n", "line 3 has 1 cell"),
-        ("damaged.csv.gz", "no archive", "cannot be unpacked"),
+        ("damaged.csv.gz", "no archive", "cannot be decompressed"),
     ],
 )
 def test_wrong_file_ends_in_a_message(page_of, name, text, words) -> None:
@@ -217,13 +230,13 @@ def test_wrong_file_ends_in_a_message(page_of, name, text, words) -> None:
     page.wait_for_selector(".drop")
     drop(page, name, text)
     page.get_by_role("alert").filter(has_text=words).wait_for()
-    page.locator(".drop:not(.busy)").or_(page.get_by_role("link", name="Send another file")).wait_for()
+    page.locator(".drop:not(.busy)").or_(page.get_by_role("link", name="Upload another file")).wait_for()
 
 
 def test_table_scrolls_through_a_hundred_thousand_rows(page_of) -> None:
     page = page_of()
     page.get_by_role("link", name="long.parquet").click()
-    page.wait_for_selector("[data-row='0'][data-column='0']:not(.loading)")
+    page.wait_for_selector("[data-row='70000'][data-column='3'].active.filled")  # it opens on the first filled cell
     assert page.locator(".grid-cell").count() < 1000
     page.locator(".grid").evaluate("(grid) => grid.scrollTo(0, grid.scrollHeight)")
     page.wait_for_selector("[data-row='99999'].filled")
@@ -240,11 +253,49 @@ def test_table_scrolls_through_a_hundred_thousand_rows(page_of) -> None:
     assert page.locator(".active").inner_text() == "70029"
 
 
-def test_interrupted_job_says_so_and_offers_to_go_on(page_of) -> None:
+def test_suspected_codes_are_taken_as_missing_with_one_click(page_of) -> None:
+    rows = [f"{40 + i % 37},{-999 if i % 9 == 0 else 110 + i % 31}" for i in range(90)]
+    page = page_of()
+    page.wait_for_selector(".drop")
+    page.locator(".reading summary").click()
+    page.get_by_label("Lines above the header").fill("2")
+    drop(page, "pressure.csv", "\n".join(["Survey 2021", "by ward", "age,sbp", *rows, ""]))
+    page.get_by_text("1 column may contain codes for missing cells").wait_for()
+    assert "−999 (10 cells)".replace("−", "-") in page.locator("tr", has_text="sbp").first.inner_text()
+    page.get_by_label("Role of age").select_option("predictors_only")
+    page.get_by_role("button", name="Take -999 (10 cells) as missing in sbp").click()
+    page.get_by_text("-999 taken as missing").wait_for()
+    assert "11 %" in page.locator("tr", has_text="sbp").first.inner_text()
+    assert page.get_by_label("Role of age").input_value() == "predictors_only"  # the other choices are kept
+    page.get_by_role("button", name="Use -999 as values in sbp").click()
+    page.get_by_role("button", name="Take all as missing").click()
+    page.get_by_text("-999 taken as missing").wait_for()
+    assert page.get_by_label("Codes for missing cells").input_value() == "auto"
+    page.get_by_label("Lines above the header").fill("500")
+    page.get_by_role("button", name="Read again").click()
+    page.get_by_role("alert").wait_for()
+    assert page.get_by_text("-999 taken as missing").is_visible()  # what cannot be read changes nothing
+
+
+def test_only_kinds_that_a_column_can_have_are_offered(page_of) -> None:
+    page = page_of()
+    page.wait_for_selector(".drop")
+    rows = [f"{i / 7:.3f},{'ab'[i % 2]},2024-01-{1 + i % 28:02d}" for i in range(40)]
+    drop(page, "kinds.csv", "\n".join(["x,word,day", *rows, ""]))
+    page.get_by_label("Kind of x").wait_for()
+    values, names = "(all) => all.map((one) => one.value)", ("x", "word", "day")
+    offered = {n: page.get_by_label(f"Kind of {n}").locator("option").evaluate_all(values) for n in names}
+    assert offered["x"] == ["continuous", "integer", "category", "ordered", "identifier", "text"]
+    assert {"continuous", "integer", "datetime"}.isdisjoint(offered["word"])
+    assert {"category", "continuous"}.isdisjoint(offered["day"])
+
+
+def test_interrupted_job_can_be_resumed(page_of) -> None:
     page = page_of()
     page.get_by_role("link", name="left.csv").click()
-    page.get_by_text("The server was stopped while this was at work").wait_for()
-    assert page.get_by_role("button", name="Go on").is_visible()
+    page.get_by_text("The server was stopped while this job was running").wait_for()
+    assert page.get_by_role("button", name="Resume").is_visible()
+    assert page.get_by_text("Resume continues from the last checkpoint").is_visible()
 
 
 def test_page_fits_a_phone_and_can_be_used_with_keys(page_of) -> None:
@@ -258,7 +309,7 @@ def test_page_fits_a_phone_and_can_be_used_with_keys(page_of) -> None:
     assert fits_the_screen(page)
     page.get_by_role("link", name="All files").press("Enter")
     page.get_by_role("link", name="long.parquet").press("Enter")
-    page.wait_for_selector("[data-row='0'][data-column='0']:not(.loading)")
+    page.wait_for_selector("[data-row='70000'].filled")
     assert fits_the_screen(page)
     picture(page, "phone")
 

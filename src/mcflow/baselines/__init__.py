@@ -1,4 +1,4 @@
-"""The methods to compare with, each an imputer under one contract, by name."""
+"""Baseline imputers by name, with the same interface as `MCFlowImputer`."""
 
 __all__ = ["NAMES", "Baseline", "make"]
 

@@ -1,4 +1,4 @@
-"""What the baselines share: the arguments of every imputer, and rows of plain numbers for those that need them."""
+"""Base classes of the baselines."""
 
 from __future__ import annotations
 
@@ -7,61 +7,68 @@ __all__ = ["Baseline", "CodedBaseline"]
 import abc
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mcflow.data.codecs import TableCodec
-from mcflow.data.schema import Column
+from mcflow.columns.codecs import TableCodec
+from mcflow.columns.schema import Column
 from mcflow.imputers.base import TableImputer
 from mcflow.typing import Array, FloatArray, RandomState
 
-#: Levels up to which each has a place of its own: an average of binary words would be a word of another level.
-MAX_PLACES = 64
+#: Maximum number of categories for one-hot encoding; averages of binary codes would decode to unrelated categories.
+MAX_ONE_HOT = 64
 
 
 class Baseline(TableImputer):
-    """An imputer to compare with, under the same contract as `MCFlowImputer`.
+    """Base class of imputers for comparison, with the same interface as `MCFlowImputer`.
 
     Parameters
     ----------
-    kinds, roles, bounds, allowed, rules, unseen, restore_integers, add_indicator, keep_empty_features
+    schema, kinds, roles, bounds, allowed, rules, unseen, missing_values, decimals, restore_integers, add_indicator
         As for `MCFlowImputer`.
     random_state : int, Generator, RandomState or None, default=None
-        Decides everything that is random.
+        Source of randomness.
 
     Notes
     -----
-    A subclass names its own arguments in `__init__` and hands the others up as keywords; `get_params` knows both.
+    A subclass names its own parameters in `__init__` and passes the others on as keywords; `get_params` returns both.
     """
 
     def __init__(
         self,
         *,
+        schema: str | Path | Mapping[str, Any] | None = None,
         kinds: Mapping[Any, str] | None = None,
         roles: Mapping[Any, str] | None = None,
         bounds: Mapping[Any, tuple[Any, Any]] | None = None,
         allowed: Mapping[Any, Any] | None = None,
         rules: Sequence[str] | None = None,
-        unseen: str = "error",
+        unseen: str = "missing",
+        missing_values: Any = None,
+        decimals: str | None = None,
         restore_integers: bool = False,
         add_indicator: bool = False,
         keep_empty_features: bool = False,
         random_state: RandomState = None,
     ) -> None:
+        self.schema = schema
         self.kinds = kinds
         self.roles = roles
         self.bounds = bounds
         self.allowed = allowed
         self.rules = rules
         self.unseen = unseen
+        self.missing_values = missing_values
+        self.decimals = decimals
         self.restore_integers = restore_integers
         self.add_indicator = add_indicator
         self.keep_empty_features = keep_empty_features
         self.random_state = random_state
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """Say which arguments a class takes, with those it hands up: scikit-learn looks at one class only."""
+        """Set the signature of a subclass to its own and inherited parameters, for scikit-learn's introspection."""
         super().__init_subclass__(**given)
         found: dict[str, inspect.Parameter] = {}
         for parent in cls.__mro__:
@@ -76,33 +83,33 @@ class Baseline(TableImputer):
 
 
 class CodedBaseline(Baseline):
-    """A baseline that learns from rows of numbers: numbers scaled to [0, 1], levels written as zeros and ones."""
+    """Base class of baselines that read encoded rows: numbers scaled to [0, 1], categories one-hot encoded."""
 
     codec_: TableCodec
     box_: tuple[FloatArray, FloatArray]
 
     @abc.abstractmethod
     def _fit_rows(self, rows: FloatArray, owner: Array) -> None:
-        """Learn from rows of shape (n_rows, n_places), NaN where missing; `owner` is each place's column."""
+        """Fit to encoded rows (n_rows, n_places), NaN where missing; `owner` is the column of each place."""
 
     @abc.abstractmethod
     def _fill_rows(self, rows: FloatArray) -> FloatArray:
-        """Return the rows without a hole; observed places may differ, they are not looked at."""
+        """Return the filled rows; observed places are ignored."""
 
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
-        codec = TableCodec.from_values(values, columns, max_places=MAX_PLACES)
+        codec = TableCodec.from_values(values, columns, max_one_hot=MAX_ONE_HOT)
         if columns:
             self._fit_rows(codec.encode(values), codec.owner)
-        # Assigned at the end: a fit that fails leaves an earlier one as it was.
+        # Assigned last: a fit that fails leaves an earlier one unchanged.
         self.codec_, self.box_ = codec, codec.box(low, high)
 
     def _fill_values(self, values: FloatArray) -> FloatArray:
         return self._filled_by(self._fill_rows, values)
 
     def _filled_by(self, fill: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
-        """Return codes filled by a function of rows, within the bounds, with observed ones as they were."""
+        """Fill codes by a function of encoded rows, within the bounds."""
         return self._decoded(values, np.clip(fill(self.codec_.encode(values)), *self.box_))
 
     def _decoded(self, values: FloatArray, filled: FloatArray) -> FloatArray:
-        """Return the codes that filled rows stand for, with observed ones as they were."""
+        """Decode filled rows, keeping observed codes."""
         return np.where(np.isnan(values), self.codec_.decode(filled), values)

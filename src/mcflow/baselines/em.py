@@ -1,8 +1,8 @@
-"""The multivariate normal as a baseline: exact conditional means and exact draws."""
+"""Imputation with a multivariate Gaussian fitted by EM: exact conditional means and exact draws."""
 
 from __future__ import annotations
 
-__all__ = ["NormalImputer"]
+__all__ = ["GaussianImputer"]
 
 from typing import Any, ClassVar
 
@@ -10,43 +10,40 @@ import numpy as np
 from scipy.special import ndtri
 
 from mcflow.baselines.base import CodedBaseline
+from mcflow.columns.gaussian import GaussianModel
 from mcflow.config import Interval
 from mcflow.imputers.draws import DrawsMixin
-from mcflow.masks.normal import NormalModel
 from mcflow.random import row_uniforms, seed_from
 from mcflow.typing import Array, FloatArray
 
-#: Half the smallest uniform number above 0; the normal of 0 itself would be infinite.
-SMALLEST_UNIFORM = 2.0**-54
 
-
-class NormalImputer(DrawsMixin, CodedBaseline):
-    """Fill holes with their conditional mean under a multivariate normal that EM learned.
+class GaussianImputer(DrawsMixin, CodedBaseline):
+    """Imputer by conditional means of a multivariate Gaussian fitted by EM.
 
     Parameters
     ----------
     max_steps : int, default=100
-        Steps of EM, at most.
+        Maximum number of EM steps.
     tolerance : float, default=1e-3
-        EM ends when no mean and no covariance moves by more than this, columns in units of their standard deviation.
+        EM stops when no mean or covariance changes by more, with columns in units of their standard deviations.
     shrinkage : float, optional
-        How many rows the belief that columns are unrelated counts for; the square of the number of columns over the
-        number of rows when not given.
+        Weight, in rows, of the prior that columns are uncorrelated; by default the squared number of columns divided by
+        the number of rows.
     max_rows : int, default=200_000
-        Learn from a random sample of this many rows when there are more.
-    **table : object
-        As for every baseline: `kinds`, `roles`, `bounds`, `random_state` and the others.
+        Maximum number of rows to fit to; a random sample is taken from larger tables.
+    **table
+        Parameters of `Baseline`.
 
     Attributes
     ----------
-    model_ : NormalModel
-        Mean and covariance of the scaled columns, levels being zeros and ones.
+    model_ : GaussianModel
+        Mean and covariance of the encoded columns, with categories one-hot encoded.
 
     Notes
     -----
-    `transform` fills with :math:`E[x_m | x_o]`, and `draw` with joint draws from the normal of :math:`x_m | x_o`. A
-    level is the one whose word of zeros and ones is nearest. Draws end at the bounds of a column. Mean and
-    covariance are the same for all draws, whose spread is therefore too small when there are few rows.
+    `transform` fills with :math:`E[x_m | x_o]`, and `draw` with joint draws from the distribution of
+    :math:`x_m | x_o`. Categories are decoded to the nearest one-hot vector, and draws are clipped to the bounds of the
+    column. Mean and covariance are the same for all draws, so the variance of the draws is too small for few rows.
 
     References
     ----------
@@ -70,7 +67,7 @@ class NormalImputer(DrawsMixin, CodedBaseline):
         "shrinkage": Interval(float, 0, optional=True),
         "max_rows": Interval(int, 1),
     }
-    model_: NormalModel
+    model_: GaussianModel
 
     def __init__(
         self,
@@ -88,7 +85,7 @@ class NormalImputer(DrawsMixin, CodedBaseline):
         self.max_rows = max_rows
 
     def _fit_rows(self, rows: FloatArray, owner: Array) -> None:
-        self.model_ = NormalModel.fit(
+        self.model_ = GaussianModel.fit(
             rows,
             max_steps=self.max_steps,
             tolerance=self.tolerance,
@@ -102,5 +99,6 @@ class NormalImputer(DrawsMixin, CodedBaseline):
 
     def _draw_values(self, values: FloatArray, number: int, seed: int) -> FloatArray:
         rows = self.codec_.encode(values)
-        normals = ndtri(np.maximum(row_uniforms(rows, seed), SMALLEST_UNIFORM))
+        # Zero is replaced by half the smallest positive uniform number, because its quantile is infinite.
+        normals = ndtri(np.maximum(row_uniforms(rows, seed), 2.0**-54))
         return self._decoded(values, np.clip(self.model_.draw(rows, normals), *self.box_))

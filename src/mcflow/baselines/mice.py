@@ -1,68 +1,428 @@
-"""Multiple imputation by chained regressions."""
+"""Multiple imputation by chained equations (MICE) with Bayesian linear and multinomial logistic regressions."""
 
 from __future__ import annotations
 
-__all__ = ["MiceImputer"]
+__all__ = ["CategoryRegression", "Design", "MiceImputer", "NumberRegression", "fit_chain", "replay"]
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
+from scipy.special import log_softmax, ndtri, softmax
 
 from mcflow.baselines.base import Baseline
-from mcflow.baselines.chained import Chain, Design, fit_chain, replay
+from mcflow.columns.constraints import Constraints
+from mcflow.columns.marginals import Marginals
+from mcflow.columns.schema import CATEGORY_KINDS, Column, TableSchema
 from mcflow.config import Interval, Options
-from mcflow.data.schema import Column
+from mcflow.errors import ParameterError, did_you_mean
 from mcflow.imputers.draws import DrawsMixin
-from mcflow.random import seed_from
-from mcflow.typing import FloatArray
+from mcflow.random import row_uniforms, seed_from
+from mcflow.typing import BoolArray, FloatArray
 
-#: Rows that are filled together.
-ROWS_AT_ONCE = 8192
+#: Maximum number of groups of categories in a regression; the rarest categories form the last group.
+MAX_GROUPS = 32
+
+#: Maximum number of rows in the bootstrap sample of a logistic regression.
+MAX_BOOTSTRAP = 5_000
+
+#: L-BFGS steps of a logistic regression, which starts from the weights of the round before.
+MAX_STEPS = 30
+
+#: Relative decrease of the loss below which L-BFGS stops; the remaining error is far below the sampling noise.
+TOLERANCE = 3e-5
+
+#: Rows that are filled at a time.
+BATCH_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class NumberRegression:
+    """One draw from the posterior of a Bayesian linear regression."""
+
+    beta: FloatArray  # (n_predictors,) coefficients, 0 for unused predictors
+    sigma: float  # standard deviation of the noise
+    ends: tuple[float, float]  # smallest and largest value to draw
+
+    @classmethod
+    def sample(
+        cls, gram: FloatArray, target: int, uses: BoolArray, ridge: float, rng: np.random.Generator
+    ) -> tuple[FloatArray, float]:
+        r"""Draw coefficients and noise, given the Gram matrix of all predictors over the rows with an observed target.
+
+        With :math:`A = X^\top X + \lambda n I` and :math:`\hat\beta = A^{-1} X^\top y`,
+
+        .. math::
+
+            \sigma^2 = \frac{\|y - X \hat\beta\|^2}{g},\quad g \sim \chi^2_{n - \mathrm{tr}(A^{-1} X^\top X)},
+            \qquad \beta = \hat\beta + \sigma A^{-1/2} w,\quad w \sim N(0, I).
+
+        Shapes: `gram` (n_predictors, n_predictors), `uses` (n_predictors,), returns (n_predictors,).
+        """
+        used = np.flatnonzero(uses)
+        products, cross = gram[np.ix_(used, used)], gram[used, target]
+        penalty = np.where(used == 0, 0.0, ridge * gram[0, 0])
+        lower = np.linalg.cholesky(products + np.diag(penalty + 1e-10 * np.diag(products)))
+        inverse = solve_triangular(lower, np.eye(len(used)), lower=True)
+        best = inverse.T @ (inverse @ cross)
+        residual = max(float(gram[target, target] - 2 * best @ cross + best @ products @ best), 0.0)
+        freedom = gram[0, 0] - (len(used) - float(((inverse**2).sum(axis=0) * penalty).sum()))
+        sigma = float(np.sqrt(residual / max(rng.chisquare(max(freedom, 1.0)), 1e-12)))
+        beta = np.zeros(len(gram))
+        beta[used] = best + sigma * (inverse.T @ rng.standard_normal(len(used)))
+        return beta, sigma
+
+    def expect(self, predictors: FloatArray) -> FloatArray:
+        """Return the conditional means, (n_rows, 1)."""
+        means: FloatArray = predictors @ self.beta
+        return means[:, None]
+
+    def draw(self, expected: FloatArray, uniforms: FloatArray) -> FloatArray:
+        """Draw values around the expected ones with uniform numbers in [0, 1)."""
+        drawn = expected[:, 0] + self.sigma * ndtri(uniforms + 2.0**-54)
+        inside: FloatArray = np.clip(drawn, *self.ends)
+        return inside
+
+    def best(self, expected: FloatArray) -> FloatArray:
+        """Return the point predictions: the conditional means."""
+        return expected[:, 0]
+
+
+@dataclass(frozen=True)
+class CategoryRegression:
+    """A multinomial logistic regression of groups of categories, fitted to a bootstrap sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> regression = CategoryRegression(np.log([[0.25, 0.75]]), np.array([0, 1, 1]), np.array([1.0, 0.5, 0.5]))
+    >>> regression.expect(np.ones((1, 1)))
+    array([[0.25 , 0.375, 0.375]])
+    """
+
+    weight: FloatArray  # (n_predictors, n_groups) coefficients, 0 for unused predictors
+    group: npt.NDArray[np.int64]  # (n_categories,) group of each category
+    share: FloatArray  # (n_categories,) relative frequency of each category in its group
+
+    @staticmethod
+    def fit(predictors: FloatArray, groups: npt.NDArray[np.int64], uses: BoolArray, start: FloatArray) -> FloatArray:
+        """Return the weights with the highest penalised likelihood.
+
+        Weights have a standard Gaussian prior, centred on the log-frequencies of the groups for the intercepts and on 0
+        otherwise, so that groups that are separable or absent from the sample keep finite odds.
+
+        Shapes: `predictors` (n_rows, n_predictors), `groups` (n_rows,), `uses` (n_predictors,), `start` and returns
+        (n_predictors, n_groups).
+        """
+        rows = predictors[:, uses]
+        shape = (rows.shape[1], start.shape[1])
+        prior = np.zeros(shape)
+        counts = np.bincount(groups, minlength=shape[1])
+        prior[0] = np.log((counts + 1) / (counts + 1).sum())
+        labels = np.arange(len(rows)), groups
+
+        def loss(flat: FloatArray) -> tuple[float, FloatArray]:
+            weight = flat.reshape(shape)
+            logs = log_softmax(rows @ weight, axis=1)
+            residuals = np.exp(logs)
+            residuals[labels] -= 1
+            shift = weight - prior
+            value = -logs[labels].sum() + (shift**2).sum() / 2
+            return float(value) / len(rows), ((rows.T @ residuals + shift) / len(rows)).ravel()
+
+        first = start[uses] if start.any() else prior
+        options = {"maxiter": MAX_STEPS, "ftol": TOLERANCE}
+        found = minimize(loss, first.ravel(), jac=True, method="L-BFGS-B", options=options)
+        weight = np.zeros(start.shape)
+        weight[uses] = found.x.reshape(shape)
+        return weight
+
+    def expect(self, predictors: FloatArray) -> FloatArray:
+        """Return the probabilities of the categories, (n_rows, n_categories)."""
+        probabilities: FloatArray = softmax(predictors @ self.weight, axis=1)[:, self.group]
+        return probabilities * self.share
+
+    def draw(self, expected: FloatArray, uniforms: FloatArray) -> FloatArray:
+        """Draw codes from the probabilities with uniform numbers in [0, 1)."""
+        steps = expected.cumsum(axis=1)
+        drawn = (steps <= uniforms[:, None] * steps[:, -1:]).sum(axis=1)
+        codes: FloatArray = np.minimum(drawn, expected.shape[1] - 1).astype(np.float64)
+        return codes
+
+    def best(self, expected: FloatArray) -> FloatArray:
+        """Return the point predictions: the most probable codes."""
+        codes: FloatArray = expected.argmax(axis=1).astype(np.float64)
+        return codes
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """A standardised numeric column."""
+
+    mean: float  # mean of the observed codes
+    scale: float  # standard deviation of the observed codes
+    reach: tuple[float, float]  # standardised values are clipped to it: one range beyond the observed range
+    bounds: tuple[float, float]  # lowest and highest code to fill in
+    width: int = 1  # number of predictors
+
+    @classmethod
+    def fitting(cls, codes: FloatArray, low: float, high: float) -> _Numbers:
+        """Compute mean and standard deviation of observed codes."""
+        first, last = codes.min(), codes.max()
+        span = (last - first) or 1.0
+        share = (codes - first) / span
+        mean, scale = first + share.mean() * span, (share.std() or 1.0) * span
+        reach = (float((first - mean) / scale - span / scale), float((last - mean) / scale + span / scale))
+        return cls(float(mean), float(scale), reach, (low, high))
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Smallest and largest standardised value to draw."""
+        low, high = np.clip((np.array(self.bounds) - self.mean) / self.scale, *self.reach)
+        return float(low), float(high)
+
+    def read(self, codes: FloatArray) -> FloatArray:
+        return np.clip((codes - self.mean) / self.scale, *self.reach)
+
+    def write(self, cells: FloatArray) -> FloatArray:
+        return np.clip(cells * self.scale + self.mean, *self.bounds)
+
+    def predictors(self, cells: FloatArray) -> FloatArray:
+        return cells[:, None]
+
+
+@dataclass(frozen=True)
+class _Categories:
+    """A categorical column, one-hot encoded by groups of categories without the most frequent one."""
+
+    group: npt.NDArray[np.int64]  # (n_categories,) group of each category, most frequent first
+    share: FloatArray  # (n_categories,) relative frequency of each category in its group
+
+    @classmethod
+    def fitting(cls, codes: FloatArray, n_categories: int) -> _Categories:
+        counts = np.bincount(codes.astype(np.int64), minlength=n_categories).astype(np.float64)
+        rank = np.empty(n_categories, dtype=np.int64)
+        rank[np.argsort(-counts, kind="stable")] = np.arange(n_categories)
+        group = np.minimum(rank, MAX_GROUPS - 1)
+        size = np.bincount(group, weights=counts)[group]
+        return cls(group, np.where(size > 0, counts / np.where(size > 0, size, 1), 1.0))
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, at most `MAX_GROUPS`."""
+        return int(self.group.max()) + 1
+
+    @property
+    def width(self) -> int:
+        """Number of predictors."""
+        return self.n_groups - 1
+
+    def read(self, codes: FloatArray) -> FloatArray:
+        return codes
+
+    def write(self, cells: FloatArray) -> FloatArray:
+        return cells
+
+    def predictors(self, cells: FloatArray) -> FloatArray:
+        ones: FloatArray = np.eye(self.n_groups)[:, 1:]
+        return ones[self.group[cells.astype(np.int64)]]
+
+
+class Design:
+    """The design matrix of all columns, with an intercept first.
+
+    Shapes: `values` (n_rows, n_columns), `low`, `high` (n_columns,), `uses` (n_columns, n_predictors).
+    """
+
+    def __init__(
+        self,
+        values: FloatArray,
+        columns: Sequence[Column],
+        low: FloatArray,
+        high: FloatArray,
+        predictors: Mapping[Any, Sequence[Any]] | None = None,
+    ) -> None:
+        self.parts: list[_Numbers | _Categories] = []
+        for k, column in enumerate(columns):
+            seen = values[~np.isnan(values[:, k]), k]
+            if column.kind in CATEGORY_KINDS:
+                self.parts.append(_Categories.fitting(seen, len(column.categories)))
+            else:
+                self.parts.append(_Numbers.fitting(seen, float(low[k]), float(high[k])))
+        ends = np.cumsum([1, *(part.width for part in self.parts)])
+        self.n_predictors = int(ends[-1])
+        self.blocks = [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
+        self.uses = np.ones((len(columns), self.n_predictors), dtype=bool)
+        for k, (column, block) in enumerate(zip(columns, self.blocks, strict=True)):
+            self.uses[k, block] = False
+            if column.role == "targets_only":
+                self.uses[:, block] = False
+            for target, other in enumerate(columns):
+                self.uses[target, block] &= column.name in (predictors or {}).get(other.name, [column.name])
+        cells = self.read(values)
+        self.marginals = Marginals.from_values(cells)
+        self.order = np.argsort(np.isnan(cells).sum(axis=0), kind="stable").tolist()
+
+    def read(self, values: FloatArray) -> FloatArray:
+        """Standardise numeric codes, NaN where missing."""
+        return _beside([part.read(values[:, k]) for k, part in enumerate(self.parts)], len(values))
+
+    def write(self, cells: FloatArray) -> FloatArray:
+        """Invert `read`."""
+        return _beside([part.write(cells[:, k]) for k, part in enumerate(self.parts)], len(cells))
+
+    def predictors(self, cells: FloatArray) -> FloatArray:
+        """Return the predictors of complete cells, (n_rows, n_predictors)."""
+        blocks = [part.predictors(cells[:, k]) for k, part in enumerate(self.parts)]
+        return np.hstack([np.ones((len(cells), 1)), *blocks])
+
+
+def _beside(columns: list[FloatArray], n_rows: int) -> FloatArray:
+    return np.array(columns).reshape(len(columns), n_rows).T.copy()
+
+
+#: One regression per column.
+Chain = list[NumberRegression | CategoryRegression]
+
+
+class _Filling:
+    """State of one chain during the fit: cells, their predictors, and the Gram matrix of the predictors."""
+
+    def __init__(self, design: Design, values: FloatArray, ridge: float, rng: np.random.Generator) -> None:
+        self.design, self.ridge, self.rng = design, ridge, rng
+        cells = design.read(values)
+        missing = np.isnan(cells)
+        self.missing = [np.flatnonzero(column) for column in missing.T]
+        self.seen = [np.flatnonzero(~column) for column in missing.T]
+        self.cells = design.marginals.fill(cells, rng.random(cells.shape))
+        self.predictors = design.predictors(self.cells)
+        self.gram = self.predictors.T @ self.predictors
+        self.chain: dict[int, NumberRegression | CategoryRegression] = {}
+
+    def round(self, *, last: bool) -> None:
+        """Draw a regression for each incomplete column and refill it; complete columns get theirs in the last round."""
+        self.gram = self.predictors.T @ self.predictors
+        for k in self.design.order:
+            missing = self.missing[k]
+            if len(missing) or last:
+                hidden = self.predictors[missing]
+                part = self.design.parts[k]
+                found = self._number(k, part, hidden) if isinstance(part, _Numbers) else self._category(k, part)
+                self.chain[k] = found
+                self._refill(k, hidden, found.draw(found.expect(hidden), self.rng.random(len(missing))))
+
+    def _number(self, k: int, part: _Numbers, hidden: FloatArray) -> NumberRegression:
+        if len(self.seen[k]) < len(hidden):
+            seen = self.predictors[self.seen[k]]
+            gram = seen.T @ seen
+        else:
+            gram = self.gram - hidden.T @ hidden
+        target = self.design.blocks[k].start
+        beta, sigma = NumberRegression.sample(gram, target, self.design.uses[k], self.ridge, self.rng)
+        return NumberRegression(beta, sigma, part.ends)
+
+    def _category(self, k: int, part: _Categories) -> CategoryRegression:
+        seen = self.seen[k]
+        sample = self.rng.choice(seen, min(len(seen), MAX_BOOTSTRAP))
+        groups = part.group[self.cells[sample, k].astype(np.int64)]
+        before = self.chain.get(k)
+        known = before.weight if isinstance(before, CategoryRegression) else None
+        start = np.zeros((self.design.n_predictors, part.n_groups)) if known is None else known
+        weight = CategoryRegression.fit(self.predictors[sample], groups, self.design.uses[k], start)
+        return CategoryRegression(weight, part.group, part.share)
+
+    def _refill(self, k: int, hidden: FloatArray, drawn: FloatArray) -> None:
+        missing, block = self.missing[k], self.design.blocks[k]
+        change = self.design.parts[k].predictors(drawn) - hidden[:, block]
+        cross = hidden.T @ change
+        self.gram[:, block] += cross
+        self.gram[block] += cross.T
+        self.gram[block, block] += change.T @ change
+        self.cells[missing, k] = drawn
+        self.predictors[missing, block] += change
+
+
+def fit_chain(design: Design, values: FloatArray, n_rounds: int, ridge: float, rng: np.random.Generator) -> Chain:
+    """Run one chain over the rows of the fit (n_rows, n_columns) and return the regressions of its last round."""
+    filling = _Filling(design, values, ridge, rng)
+    for number in range(n_rounds):
+        filling.round(last=number == n_rounds - 1)
+    return [filling.chain[k] for k in range(len(design.parts))]
+
+
+def replay(
+    design: Design, chain: Chain, values: FloatArray, n_rounds: int, seed: int
+) -> tuple[FloatArray, list[FloatArray]]:
+    """Draw the missing cells of new rows with the regressions of a chain; also return their average expectations.
+
+    Shapes: `values` (n_rows, n_columns), returns (n_rows, n_columns) and, per column, (n_missing, n_expected).
+    """
+    cells = design.read(values)
+    missing = [np.flatnonzero(column) for column in np.isnan(cells).T]
+    cells = design.marginals.fill_rows(cells, seed)
+    predictors = design.predictors(cells)
+    burn_in = n_rounds // 2
+    expected: list[FloatArray] = [np.zeros((0, 1))] * len(chain)
+    for number in range(n_rounds):
+        uniforms = row_uniforms(values, seed + number + 1)
+        for k in (k for k in design.order if len(missing[k])):
+            now = chain[k].expect(predictors[missing[k]])
+            cells[missing[k], k] = chain[k].draw(now, uniforms[missing[k], k])
+            predictors[missing[k], design.blocks[k]] = design.parts[k].predictors(cells[missing[k], k])
+            if number >= burn_in:
+                share = now / (n_rounds - burn_in)
+                expected[k] = share if number == burn_in else expected[k] + share
+    return design.write(cells), expected
 
 
 class MiceImputer(DrawsMixin, Baseline):
-    r"""Fill the holes of a table by chained Bayesian regressions.
+    r"""Imputer by chained Bayesian regressions (MICE).
 
     Parameters
     ----------
     n_chains : int, default=10
-        Chains that are run and kept, each with its own draw of all regressions.
+        Number of chains, each with its own draw of all regressions.
     n_rounds : int, default=10
-        Times that every column is refilled, at fit and again for new rows.
+        Number of rounds over the columns, at fit and for new rows.
+    predictors : dict, optional
+        Columns that may be used to fill a column, such as ``{"bmi": ["age", "sex"]}``. Columns that it does not name
+        are filled from all others.
     ridge : float, default=0.005
-        Prior precision of a coefficient, as a share of what the rows say of it when all columns are standardised and
-        unrelated. It keeps columns that nearly determine each other from leading a chain away.
+        Prior precision of the coefficients, as a fraction of the information of the rows for standardised, uncorrelated
+        columns. It keeps chains with nearly collinear columns from diverging.
     **table
-        The arguments of `Baseline`: kinds, roles, bounds, allowed, rules, unseen, restore_integers, add_indicator,
-        keep_empty_features, random_state.
+        Parameters of `Baseline`.
 
     Attributes
     ----------
     chains_ : list of list
-        The regressions of each chain's last round, one a column.
+        The regressions of the last round of each chain, one per column.
 
     Notes
     -----
-    A column of numbers is regressed on all others over the rows that have it. Noise and coefficients are drawn from
-    their posterior, and its missing cells from the regression:
+    A numeric column is regressed on all others over the rows where it is observed. Noise and coefficients are drawn
+    from their posterior, and the missing cells from the regression:
 
     .. math::
 
         \sigma^2 = \frac{\|y - X \hat\beta\|^2}{g},\quad \beta = \hat\beta + \sigma A^{-1/2} w,\quad
         y^\mathrm{mis} = X^\mathrm{mis} \beta + \sigma e,
 
-    with :math:`A = X^\top X + \lambda n I` for n rows and the ridge λ, a chi-squared g, and standard normal w and e.
-    Levels follow a multinomial logistic regression that is fitted to a bootstrap sample of at most 5,000 rows; of a
-    column with more than 32 levels, the rarest are one group, in which levels are drawn by their frequency. Draws stay
-    within the column's bounds, and within a range's width of what was observed where bounds are open, so that one bad
-    draw does not lead the chain away.
+    with :math:`A = X^\top X + \lambda n I` for n rows and the ridge λ, a chi-squared g, and standard Gaussian w and e.
+    Categories follow a multinomial logistic regression that is fitted to a bootstrap sample of at most 5,000 rows. In a
+    column with more than 32 categories, the rarest form one group, in which categories are drawn by frequency. Draws
+    stay within the bounds of the column, or within one range of the observed values where there is no bound, so that a
+    single bad draw does not make the chain diverge.
 
-    New rows are filled by the kept regressions: a chain starts from draws of the columns' observed values and goes
-    through all columns `n_rounds` times. `draw` gives the last round's draws, the k-th table by chain k modulo
-    `n_chains`. `transform` gives their average over the chains and the second half of the rounds, with the noise e of
-    the last step averaged out: numbers are the average of the regressions' means, levels those with the highest
-    average probability.
+    New rows are filled with the stored regressions: a chain starts from draws of the observed values of each column and
+    goes through all columns `n_rounds` times. `draw` returns the draws of the last round; table k uses chain k modulo
+    `n_chains`. `transform` averages over the chains and the second half of the rounds, without the noise e of the last
+    step: numbers are the average of the regressions' means, and categories those with the highest average probability.
 
     References
     ----------
@@ -92,15 +452,37 @@ class MiceImputer(DrawsMixin, Baseline):
     chains_: list[Chain]
     design_: Design
 
-    def __init__(self, *, n_chains: int = 10, n_rounds: int = 10, ridge: float = 0.005, **table: Any) -> None:
+    def __init__(
+        self,
+        *,
+        n_chains: int = 10,
+        n_rounds: int = 10,
+        predictors: Mapping[Any, Sequence[Any]] | None = None,
+        ridge: float = 0.005,
+        **table: Any,
+    ) -> None:
         super().__init__(**table)
+        self.predictors = predictors
         self.n_chains = n_chains
         self.n_rounds = n_rounds
         self.ridge = ridge
 
+    def _planned(self, X: Any) -> tuple[TableSchema, Constraints, FloatArray]:
+        """Also check that `predictors` names columns of the table."""
+        planned = super()._planned(X)
+        names = [column.name for column in planned[0].columns]
+        for target, given in (self.predictors or {}).items():
+            if isinstance(given, str):
+                raise ParameterError(f"predictors[{target!r}] is {given!r}, but has to be a list such as [{given!r}].")
+            unknown = next((name for name in (target, *given) if name not in names), None)
+            if unknown is not None:
+                hint = did_you_mean(unknown, map(str, names))
+                raise ParameterError(f"predictors names the column {unknown!r}, which the table lacks.{hint}")
+        return planned
+
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
         seed = seed_from(self.random_state)
-        design = Design(values, columns, low, high)
+        design = Design(values, columns, low, high, self.predictors)
         streams = [np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(self.n_chains)]
         chains = [fit_chain(design, values, self.n_rounds, self.ridge, rng) for rng in streams if columns]
         self.seed_, self.design_, self.chains_ = seed, design, chains
@@ -113,16 +495,16 @@ class MiceImputer(DrawsMixin, Baseline):
         return self._by_parts(values, lambda part: replay(self.design_, chain, part, self.n_rounds, seed)[0])
 
     def _by_parts(self, values: FloatArray, fill: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Fill the rows that have a hole, a few thousand at a time."""
+        """Fill the incomplete rows in batches."""
         filled = values.copy()
-        holed = np.flatnonzero(np.isnan(values).any(axis=1))
-        for start in range(0, len(holed), ROWS_AT_ONCE):
-            part = holed[start : start + ROWS_AT_ONCE]
+        incomplete = np.flatnonzero(np.isnan(values).any(axis=1))
+        for start in range(0, len(incomplete), BATCH_ROWS):
+            part = incomplete[start : start + BATCH_ROWS]
             filled[part] = fill(values[part])
         return filled
 
     def _average(self, values: FloatArray) -> FloatArray:
-        """Return what the chains expect on average."""
+        """Fill missing cells with the average prediction of the chains."""
         missing = np.isnan(values)
         seeds = np.random.SeedSequence(self.seed_).generate_state(len(self.chains_), np.uint64)
         runs = [

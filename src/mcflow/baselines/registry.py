@@ -1,4 +1,4 @@
-"""The baselines by name."""
+"""Registry of the baselines by name."""
 
 from __future__ import annotations
 
@@ -6,51 +6,53 @@ __all__ = ["NAMES", "make", "make_from"]
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 from mcflow.baselines.base import Baseline
 from mcflow.errors import ParameterError, did_you_mean
+from mcflow.installation import install_bench
 from mcflow.typing import RandomState
 
-#: Where each baseline is; a module is imported when its method is asked for.
-_PLACES = {
-    "mean": "simple:MeanImputer",
-    "median": "simple:MedianImputer",
-    "knn": "neighbours:NeighboursImputer",
-    "mice": "mice:MiceImputer",
-    "missforest": "trees:MissForestImputer",
-    "boosted": "trees:BoostedImputer",
-    "softimpute": "softimpute:SoftImputer",
-    "em": "em:NormalImputer",
-    "autoencoder": "autoencoder:AutoencoderImputer",
-    "gain": "gain:GainImputer",
-    "misgan": "misgan:MisganImputer",
+#: Module and class of each baseline; modules are imported on demand.
+_CLASSES = {
+    "mean": "mcflow.baselines.simple:MeanImputer",
+    "median": "mcflow.baselines.simple:MedianImputer",
+    "knn": "mcflow.baselines.neighbours:NeighboursImputer",
+    "mice": "mcflow.baselines.mice:MiceImputer",
+    "missforest": "mcflow.baselines.trees:MissForestImputer",
+    "boosted": "mcflow.baselines.trees:BoostedImputer",
+    "em": "mcflow.baselines.em:GaussianImputer",
 }
 
-#: The names that `make` knows.
-NAMES = tuple(_PLACES)
+#: Names of the baselines of mcflow; other distributions, such as mcflow-bench, add theirs by entry points.
+NAMES = tuple(_CLASSES)
+
+#: Names that mcflow-bench adds, for the error message when it is not installed.
+_BENCH_NAMES = ("softimpute", "autoencoder", "gain", "misgan")
 
 
 def make(name: str, *, random_state: RandomState = None, **parameters: Any) -> Baseline:
-    """Return an imputer by its name, not fitted yet.
+    """Create a baseline imputer by name.
 
     Parameters
     ----------
     name : str
-        One of `NAMES`.
+        One of `NAMES`, or a name that an installed distribution adds.
     random_state : int, Generator, RandomState or None, default=None
-        Decides everything that is random.
+        Source of randomness.
     **parameters : object
-        Arguments of the imputer, such as ``n_neighbors`` of "knn".
+        Parameters of the imputer, such as ``n_neighbors`` of "knn".
 
     Returns
     -------
     Baseline
+        The imputer, not fitted.
 
     Raises
     ------
     ParameterError
-        When there is no such name or argument.
+        When the name or a parameter is unknown.
 
     Examples
     --------
@@ -61,42 +63,22 @@ def make(name: str, *, random_state: RandomState = None, **parameters: Any) -> B
            [2. , 4. ],
            [2.5, 5. ]])
     """
-    baseline: Baseline = make_from(_PLACES, name, random_state=random_state, **parameters)
+    classes = _CLASSES | {entry.name: entry.value for entry in entry_points(group="mcflow.baselines")}
+    if name in _BENCH_NAMES and name not in classes:
+        raise ParameterError(f"{name!r} needs mcflow-bench: {install_bench()}")
+    baseline: Baseline = make_from(classes, name, random_state=random_state, **parameters)
     return baseline
 
 
 def make_from(
-    places: Mapping[str, str], name: str, *, of: str = "", random_state: RandomState = None, **parameters: Any
+    classes: Mapping[str, str], name: str, *, of: str = "", random_state: RandomState = None, **parameters: Any
 ) -> Any:
-    """Return an imputer by its name in a table of names, not fitted yet.
-
-    Parameters
-    ----------
-    places : mapping
-        By name, a module of this package and a class in it, with a colon between.
-    name : str
-        One of its keys.
-    of : str
-        What they are for, to be said after "baseline" in messages.
-    random_state : int, Generator, RandomState or None, default=None
-        Decides everything that is random.
-    **parameters : object
-        Arguments of the imputer.
-
-    Returns
-    -------
-    estimator
-
-    Raises
-    ------
-    ParameterError
-        When there is no such name or argument.
-    """
-    if name not in places:
-        names, hint = ", ".join(places), did_you_mean(name, places)
-        raise ParameterError(f"There is no baseline {name!r}{of}. Known are {names}.{hint}")
-    module, _, attribute = places[name].partition(":")
-    kind = getattr(import_module(f"mcflow.baselines.{module}"), attribute)
+    """Create an imputer by its name in a mapping of names to "module:class"."""
+    if name not in classes:
+        names, hint = ", ".join(classes), did_you_mean(name, classes)
+        raise ParameterError(f"There is no baseline {name!r}{of}. Available are {names}.{hint}")
+    module, _, attribute = classes[name].partition(":")
+    kind = getattr(import_module(module), attribute)
     known = kind._get_param_names()
     for given in parameters:
         if given not in known:

@@ -1,4 +1,4 @@
-"""One value a column: its mean or its median, its commonest level."""
+"""Imputation with one value per column: the mean, the median or the most frequent category."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ import abc
 import numpy as np
 
 from mcflow.baselines.base import Baseline
-from mcflow.data.schema import LEVEL_KINDS, Column
+from mcflow.columns.schema import CATEGORY_KINDS, Column
 from mcflow.typing import FloatArray
 
 
 class _ConstantImputer(Baseline):
-    """Fill every hole of a column with the same value."""
+    """Fill the missing cells of a column with one value."""
 
     fill_: FloatArray
 
     @staticmethod
     @abc.abstractmethod
     def _centre(seen: FloatArray) -> float:
-        """Return the value that stands for the observed numbers of a column."""
+        """Return the fill for a numeric column with the given observed numbers."""
 
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
         fill = np.empty(len(columns))
         for k, column in enumerate(columns):
             seen = values[~np.isnan(values[:, k]), k]
-            fill[k] = _commonest(seen) if column.kind in LEVEL_KINDS else np.clip(self._centre(seen), low[k], high[k])
+            if column.kind in CATEGORY_KINDS:
+                fill[k] = np.bincount(seen.astype(np.int64)).argmax()
+            else:
+                # Scaling by a power of two is exact, and keeps sums of numbers near the float64 limit finite.
+                exponent = int(np.frexp(np.abs(seen).max())[1])
+                centre = np.ldexp(self._centre(np.ldexp(seen, -exponent)), exponent)
+                fill[k] = np.clip(centre, low[k], high[k])
         self.fill_ = fill
 
     def _fill_values(self, values: FloatArray) -> FloatArray:
         return np.where(np.isnan(values), self.fill_, values)
 
 
-def _commonest(codes: FloatArray) -> float:
-    """Return the code that is there most often, the smallest of several."""
-    return float(np.bincount(codes.astype(np.int64)).argmax())
-
-
 class MeanImputer(_ConstantImputer):
-    r"""Fill numbers with their column's mean, levels with their column's commonest.
+    r"""Imputer that fills numbers with the mean of their column and categories with the most frequent one.
 
     Parameters
     ----------
     **table
-        The arguments of `Baseline`: kinds, roles, bounds, allowed, rules, unseen, restore_integers, add_indicator,
-        keep_empty_features, random_state.
+        Parameters of `Baseline`.
 
     Attributes
     ----------
     fill_ : ndarray of shape (n_columns,)
-        The codes that holes are filled with, for the columns that vary.
+        Codes of the fills, for the columns that vary.
 
     Notes
     -----
-    The mean of the observed cells, :math:`\bar x_j = \sum_{i \in O_j} x_{ij} / |O_j|`, is the single number with the
-    smallest squared error. Of levels that are equally common, the first in order is taken.
+    The mean of the observed cells, :math:`\bar x_j = \sum_{i \in O_j} x_{ij} / |O_j|`, is the constant with the
+    smallest squared error. Among equally frequent categories, the first in order is taken.
 
     Examples
     --------
@@ -70,28 +70,17 @@ class MeanImputer(_ConstantImputer):
 
     @staticmethod
     def _centre(seen: FloatArray) -> float:
-        # Powers of two change no digit, and keep the sum of numbers near the largest float64 finite.
-        exponent = int(np.frexp(np.abs(seen).max())[1])
-        return float(np.ldexp(np.ldexp(seen, -exponent).mean(), exponent))
+        return float(seen.mean())
 
 
 class MedianImputer(_ConstantImputer):
-    """Fill numbers with their column's median, levels with their column's commonest.
+    """Imputer that fills numbers with the median of their column and categories with the most frequent one.
 
-    Parameters
-    ----------
-    **table
-        The arguments of `Baseline`: kinds, roles, bounds, allowed, rules, unseen, restore_integers, add_indicator,
-        keep_empty_features, random_state.
-
-    Attributes
-    ----------
-    fill_ : ndarray of shape (n_columns,)
-        The codes that holes are filled with, for the columns that vary.
+    Parameters and attributes are those of `MeanImputer`.
 
     Notes
     -----
-    The median is the single number with the smallest absolute error, and outliers do not move it.
+    The median is the constant with the smallest absolute error, and is robust to outliers.
 
     Examples
     --------
@@ -103,5 +92,4 @@ class MedianImputer(_ConstantImputer):
 
     @staticmethod
     def _centre(seen: FloatArray) -> float:
-        exponent = int(np.frexp(np.abs(seen).max())[1])
-        return float(np.ldexp(np.median(np.ldexp(seen, -exponent)), exponent))
+        return float(np.median(seen))

@@ -1,13 +1,28 @@
-"""MissForest and its sibling with boosted trees: each column predicted from the others, round after round."""
+"""Chained tree models: MissForest and its counterpart with gradient-boosted trees."""
 
 from __future__ import annotations
 
-__all__ = ["BoostedImputer", "Boosting", "ChainedTrees", "Forests", "LeafDraws", "MissForestImputer", "OneHotForest"]
+__all__ = [
+    "BoostedImputer",
+    "Boosting",
+    "Chain",
+    "ChainedTrees",
+    "Constant",
+    "Forests",
+    "Layout",
+    "LeafDraws",
+    "Learner",
+    "MissForestImputer",
+    "Model",
+    "OneHotForest",
+    "differences",
+    "has_converged",
+]
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from sklearn.ensemble import (
@@ -19,33 +34,260 @@ from sklearn.ensemble import (
 
 from mcflow.baselines.base import Baseline
 from mcflow.baselines.forests import CompactForest, Donors
-from mcflow.baselines.loops import Chain, Layout, Learner, Model
+from mcflow.columns.marginals import Marginals
+from mcflow.columns.schema import CATEGORY_KINDS, Column
 from mcflow.config import Interval, Options
-from mcflow.data.schema import Column
 from mcflow.imputers.draws import DrawsMixin
-from mcflow.masks.initial import Marginals
 from mcflow.random import row_uniforms, seed_from
-from mcflow.typing import Array, FloatArray
+from mcflow.typing import Array, BoolArray, FloatArray
 
-#: Nominal columns of up to this many levels enter forests as zeros and ones, longer ones as their codes.
-_FEW_LEVELS = 16
-#: Levels that boosted trees can split on as such.
-_MOST_LEVELS = 255
-#: Boosted trees of a column of many levels have at least this many iterations.
-_LEAST_ITERATIONS = 20
-#: Times that every missing cell is drawn before its draw is taken.
-_DRAW_ROUNDS = 10
+#: Maximum number of categories of a nominal column that forests read one-hot encoded; others enter as codes.
+MAX_ONE_HOT = 16
+
+#: Maximum number of categories that boosted trees split natively.
+MAX_NATIVE_CATEGORIES = 255
+
+#: Minimum number of boosting iterations for a column of many categories.
+MIN_ITERATIONS = 20
+
+#: Rounds of draws over the missing cells before a draw is returned.
+DRAW_ROUNDS = 10
+
+
+class Model(Protocol):
+    """Predictor of one column from the others."""
+
+    def predict(self, rows: Any) -> Array:
+        """Return one number or code per row."""
+        ...
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns of a chain: their scaling, initial fills and bounds."""
+
+    n_categories: tuple[int, ...]  # number of categories per column, 0 for numbers
+    nominal: tuple[bool, ...]  # whether the categories of a column are unordered
+    predicts: tuple[bool, ...]  # whether a column is used to fill others
+    centre: FloatArray  # (n_columns,) mean of the observed numbers, 0 for categories
+    scale: FloatArray  # (n_columns,) standard deviation of the observed numbers, 1 for categories
+    start: FloatArray  # (n_columns,) initial fill in scaled units: the mean or the most frequent category
+    low: FloatArray  # (n_columns,) lower bounds of fills, in the units of the columns
+    high: FloatArray  # (n_columns,) upper bounds of fills
+
+    @classmethod
+    def from_values(cls, values: FloatArray, columns: Sequence[Column], low: FloatArray, high: FloatArray) -> Layout:
+        """Compute the layout from codes (n_rows, n_columns), NaN where missing."""
+        n_categories = tuple(len(c.categories) if c.kind in CATEGORY_KINDS else 0 for c in columns)
+        moments = [_moments(values[:, k], n) for k, n in enumerate(n_categories)]
+        centre, scale, start = np.array(moments, dtype=np.float64).reshape(-1, 3).T
+        return cls(
+            n_categories=n_categories,
+            nominal=tuple(c.kind == "category" and len(c.categories) > 2 for c in columns),
+            predicts=tuple(c.role != "targets_only" for c in columns),
+            centre=centre,
+            scale=scale,
+            start=start,
+            low=low,
+            high=high,
+        )
+
+    @property
+    def is_category(self) -> BoolArray:
+        """Mask of the categorical columns."""
+        return np.array(self.n_categories, dtype=np.int64) > 0
+
+    def sources(self, column: int) -> list[int]:
+        """Return the columns from which `column` is predicted."""
+        return [k for k, used in enumerate(self.predicts) if used and k != column]
+
+    def scaled(self, values: FloatArray) -> FloatArray:
+        """Convert codes to scaled units."""
+        return np.asarray((values - self.centre) / self.scale)
+
+    def restored(self, scaled: FloatArray) -> FloatArray:
+        """Convert scaled units to codes, clipped to the bounds."""
+        return np.clip(scaled * self.scale + self.centre, self.low, self.high)
+
+    def bounded(self, predicted: Array, column: int) -> FloatArray:
+        """Clip scaled predictions of one column to its bounds."""
+        low, high = ((end[column] - self.centre[column]) / self.scale[column] for end in (self.low, self.high))
+        return np.clip(predicted, low, high)
+
+
+def _moments(column: FloatArray, n_categories: int) -> tuple[float, float, float]:
+    """Return the centre, the scale and the scaled initial fill of one column."""
+    seen = column[~np.isnan(column)]
+    if n_categories:
+        counts = np.bincount(seen.astype(np.int64), minlength=n_categories)
+        return 0.0, 1.0, float(counts.argmax())
+    if not len(seen):
+        return 0.0, 1.0, 0.0
+    size = float(np.abs(seen).max()) or 1.0  # avoids overflow and underflow of squares
+    spread = float((seen / size).std()) * size
+    return float((seen / size).mean() * size), spread if spread > 0.0 else 1.0, 0.0
+
+
+class Learner(Protocol):
+    """Factory of the models of a chain."""
+
+    @property
+    def reads_missing(self) -> bool:
+        """Whether models accept missing cells; then the first round reads the table without initial fills."""
+        ...
+
+    def fit(self, layout: Layout, column: int, rows: FloatArray, target: FloatArray, seed: int) -> Model:
+        """Fit a model of `target` to `rows`, whose columns are `layout.sources(column)`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Predict the same value for every row."""
+
+    value: float
+
+    def predict(self, rows: Any) -> Array:
+        """Return the value once per row."""
+        return np.full(len(rows), self.value)
+
+
+def differences(new: FloatArray, old: FloatArray, missing: BoolArray, is_category: BoolArray) -> dict[str, float]:
+    """Return the change between two successive filled tables, for numbers and for categories.
+
+    Shapes: `new`, `old`, `missing` (n_rows, n_columns), `is_category` (n_columns,).
+    """
+    found = {}
+    if missing[:, ~is_category].any():
+        change = ((new - old)[:, ~is_category] ** 2).sum()
+        found["numbers"] = float(change / max((new[:, ~is_category] ** 2).sum(), np.finfo(np.float64).tiny))
+    if missing[:, is_category].any():
+        found["categories"] = float((new != old)[:, is_category].sum() / missing[:, is_category].sum())
+    return found
+
+
+def has_converged(now: dict[str, float], before: dict[str, float] | None) -> bool:
+    """Tell whether the change has stopped decreasing for both numbers and categories."""
+    return before is not None and all(now[name] >= before[name] for name in now)
+
+
+class Chain:
+    """Models of every column given the others, refitted in rounds until the filled table converges.
+
+    New rows pass through all kept rounds, so that each model sees rows filled as accurately as those it was fitted to.
+    """
+
+    def __init__(self, layout: Layout, learner: Learner, *, max_rounds: int, seed: int) -> None:
+        self.layout = layout
+        self.learner = learner
+        self.max_rounds = max_rounds
+        self.seed = seed
+        self.rounds: list[dict[int, Model]] = []
+        self.changes: list[dict[str, float]] = []
+        self._order: list[int] = []
+        self._looped: list[int] = []
+
+    def fit(self, values: FloatArray) -> Self:
+        """Fit the models of all rounds to codes (n_rows, n_columns), NaN where missing."""
+        seen = self.layout.scaled(values)
+        missing = np.isnan(seen)
+        self._order = np.argsort(missing.sum(axis=0), kind="stable").tolist()  # fewest missing cells first
+        self._looped = [c for c in self._order if self.layout.predicts[c] and missing[:, c].any()]
+        filled = self._iterate(np.where(missing, self.layout.start, seen), missing)
+        self.rounds = self.rounds or [{}]
+        for column in [c for c in self._order if c not in self._looped]:
+            incomplete = self.layout.predicts[column] and self._reads_missing(len(self.rounds) - 1)
+            read = seen if incomplete else filled
+            self.rounds[-1][column] = self._fit_column(read, missing, column, len(self.rounds))
+        return self
+
+    def _reads_missing(self, number: int) -> bool:
+        """Tell whether the models of a round read incomplete rows."""
+        return number == 0 and self.learner.reads_missing and bool(self._looped)
+
+    def _iterate(self, filled: FloatArray, missing: BoolArray) -> FloatArray:
+        """Run rounds and keep their models until the table converges; return the table of the last kept round."""
+        moving = missing & np.isin(np.arange(missing.shape[1]), self._looped)
+        before: dict[str, float] | None = None
+        for number in range(self.max_rounds if self._looped else 0):
+            models: dict[int, Model] = {}
+            new = self._sweep(filled, moving, self._looped, number, models, learn=True)
+            now = differences(new, filled, moving, self.layout.is_category)
+            self.changes.append(now)
+            if has_converged(now, before):
+                break
+            self.rounds.append(models)
+            filled, before = new, now
+        return filled
+
+    def _sweep(
+        self,
+        filled: FloatArray,
+        missing: BoolArray,
+        columns: Iterable[int],
+        number: int,
+        models: dict[int, Model],
+        *,
+        learn: bool = False,
+    ) -> FloatArray:
+        """Predict every column of one round in turn, with given models or, if `learn`, with new ones."""
+        new = filled.copy()
+        read = new
+        if self._reads_missing(number):
+            # Models can read missing cells only in the columns that were incomplete at fit.
+            read = filled.copy()
+            read[:, self._looped] = np.where(missing, np.nan, filled)[:, self._looped]
+        for column in columns:
+            if learn:
+                models[column] = self._fit_column(read, missing, column, number)
+            rows = missing[:, column]
+            if rows.any():
+                new[rows, column] = self._predicted(models[column], read[rows], column)
+        return new
+
+    def _fit_column(self, read: FloatArray, missing: BoolArray, column: int, number: int) -> Model:
+        sources = self.layout.sources(column)
+        rows = ~missing[:, column]
+        target = read[rows, column]
+        if not sources or not len(target) or (target == target[0]).all():
+            return Constant(float(target[0]) if len(target) and sources else float(self.layout.start[column]))
+        seed = np.random.SeedSequence([self.seed, column, number]).generate_state(1)[0]
+        return self.learner.fit(self.layout, column, read[rows][:, sources], target, int(seed))
+
+    def _predicted(self, model: Model, rows: FloatArray, column: int) -> FloatArray:
+        return self.layout.bounded(model.predict(rows[:, self.layout.sources(column)]), column)
+
+    def fill(self, values: FloatArray) -> FloatArray:
+        """Fill codes (n_rows, n_columns); the result for a row does not depend on other rows."""
+        seen = self.layout.scaled(values)
+        missing = np.isnan(seen)
+        filled = np.where(missing, self.layout.start, seen)
+        used = np.array(self.layout.predicts)
+        rows = np.flatnonzero(missing[:, used].any(axis=1))
+        for number in range(self.max_rounds):
+            kept = min(number, len(self.rounds) - 1)
+            models = self.rounds[kept]
+            columns = [c for c in self._order if used[c] and c in models]
+            new = self._sweep(filled[rows], missing[rows], columns, kept, models)
+            changed = (new != filled[rows]).any(axis=1)
+            filled[rows] = new
+            rows = rows[changed] if kept == len(self.rounds) - 1 else rows
+            if not len(rows):
+                break
+        late = [c for c in self._order if not used[c]]
+        filled = self._sweep(filled, missing, late, self.max_rounds, self.rounds[-1])
+        return self.layout.restored(filled)
 
 
 class ChainedTrees(Baseline):
-    """Base of the imputers that chain trees; a subclass says in `_learner` which."""
+    """Base class of imputers with a chain of tree models."""
 
     max_rounds: int
     chain_: Chain | None
 
     @abc.abstractmethod
     def _learner(self) -> Learner:
-        """Return what makes the models of the columns."""
+        """Return the factory of the models."""
 
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
         seed = seed_from(self.random_state)
@@ -63,18 +305,18 @@ class ChainedTrees(Baseline):
 
 @dataclass(frozen=True)
 class Forests:
-    """Make random forests."""
+    """Factory of random forests; see `MissForestImputer` for the fields."""
 
     n_trees: int
     min_leaf: int
     max_features: str
     max_rows: int | None
     n_jobs: int | None
-    takes_holes: bool = False
+    reads_missing: bool = False
 
     def fit(self, layout: Layout, column: int, rows: FloatArray, target: FloatArray, seed: int) -> Model:
-        """Return a forest for numbers, or one that votes for a level."""
-        n_levels = layout.n_levels[column]
+        """Fit a regression forest, or a classification forest for categories."""
+        n_categories = layout.n_categories[column]
         widths = [_one_hot_width(layout, k) for k in layout.sources(column)]
         shared = {
             "n_estimators": self.n_trees,
@@ -83,42 +325,42 @@ class Forests:
             "n_jobs": self.n_jobs,
             "random_state": seed,
         }
-        kind = RandomForestClassifier if n_levels else RandomForestRegressor
-        forest = kind(min_samples_leaf=1 if n_levels else self.min_leaf, **shared)
+        kind = RandomForestClassifier if n_categories else RandomForestRegressor
+        forest = kind(min_samples_leaf=1 if n_categories else self.min_leaf, **shared)
         table = _one_hot(rows, widths)
-        forest.fit(table, target.astype(np.int64) if n_levels else target)
+        forest.fit(table, target.astype(np.int64) if n_categories else target)
         donors = Donors.from_forest(forest, table, target)
-        return OneHotForest(widths, CompactForest.from_forest(forest, n_levels, donors))
+        return OneHotForest(widths, CompactForest.from_forest(forest, n_categories, donors))
 
 
 @dataclass(frozen=True)
 class OneHotForest:
-    """A forest that reads some columns as zeros and ones."""
+    """A forest that reads some columns one-hot encoded."""
 
-    widths: list[int]
+    widths: list[int]  # one-hot width of each column, 0 for columns that are read as they are
     forest: CompactForest
 
     def predict(self, rows: FloatArray) -> FloatArray:
-        """Return one number or code a row."""
+        """Return one number or code per row."""
         return self.forest.predict(_one_hot(rows, self.widths))
 
     def draw(self, rows: FloatArray, uniforms: FloatArray) -> Array:
-        """Return one training value a row, chosen by a number in [0, 1)."""
+        """Return one training value per row, selected by a number in [0, 1)."""
         return self.forest.draw(_one_hot(rows, self.widths), uniforms)
 
     def without_donors(self) -> OneHotForest:
-        """Return the same forest for predictions alone."""
+        """Return the forest without the training values that only draws need."""
         return OneHotForest(self.widths, replace(self.forest, donors=None))
 
 
 def _one_hot_width(layout: Layout, column: int) -> int:
-    """Return the zeros and ones that a column becomes; 0 when it stays as it is."""
-    n_levels = layout.n_levels[column]
-    return n_levels if layout.nominal[column] and n_levels <= _FEW_LEVELS else 0
+    """Return the one-hot width of a column, 0 when it is read as it is."""
+    n_categories = layout.n_categories[column]
+    return n_categories if layout.nominal[column] and n_categories <= MAX_ONE_HOT else 0
 
 
 def _one_hot(rows: FloatArray, widths: list[int]) -> Any:
-    """Return float32 rows with a place for every level of the columns that have a width."""
+    """Return float32 rows with the columns that have a width one-hot encoded."""
     if not any(widths):
         return rows.astype(np.float32)
     places = [
@@ -129,17 +371,19 @@ def _one_hot(rows: FloatArray, widths: list[int]) -> Any:
 
 @dataclass(frozen=True)
 class Boosting:
-    """Make gradient-boosted trees."""
+    """Factory of gradient-boosted trees; see `BoostedImputer` for the fields."""
 
     n_iter: int
     learning_rate: float
     max_leaf_nodes: int
     min_leaf: int
-    takes_holes: bool = True
+    reads_missing: bool = True
 
     def fit(self, layout: Layout, column: int, rows: FloatArray, target: FloatArray, seed: int) -> Model:
-        """Return boosted trees for numbers or for levels."""
-        nominal = [layout.nominal[k] and layout.n_levels[k] <= _MOST_LEVELS for k in layout.sources(column)]
+        """Fit boosted trees for numbers or categories."""
+        nominal = [
+            layout.nominal[k] and layout.n_categories[k] <= MAX_NATIVE_CATEGORIES for k in layout.sources(column)
+        ]
         shared = {
             "learning_rate": self.learning_rate,
             "max_leaf_nodes": self.max_leaf_nodes,
@@ -148,135 +392,104 @@ class Boosting:
             "early_stopping": False,
             "random_state": seed,
         }
-        if not layout.n_levels[column]:
-            return _fitted(HistGradientBoostingRegressor(max_iter=self.n_iter, **shared), rows, target)
+        model: Model
+        if not layout.n_categories[column]:
+            model = HistGradientBoostingRegressor(max_iter=self.n_iter, **shared).fit(rows, target)
+            return model
         codes = target.astype(np.int64)
-        # An iteration grows one tree a level, so many levels get by with fewer iterations.
+        # Each iteration grows one tree per category, so many categories need fewer iterations.
         fewer = 2 * self.n_iter // len(np.unique(codes))
-        n_iter = min(self.n_iter, max(fewer, _LEAST_ITERATIONS))
-        return _fitted(HistGradientBoostingClassifier(max_iter=n_iter, **shared), rows, codes)
-
-
-def _for_predictions(model: Model) -> Model:
-    """Return a forest that no draw reads without its donors."""
-    return model.without_donors() if isinstance(model, OneHotForest) else model
-
-
-def _fitted(model: Any, rows: FloatArray, target: Any) -> Model:
-    fitted: Model = model.fit(rows, target)
-    return fitted
+        n_iter = min(self.n_iter, max(fewer, MIN_ITERATIONS))
+        model = HistGradientBoostingClassifier(max_iter=n_iter, **shared).fit(rows, codes)
+        return model
 
 
 @dataclass(frozen=True)
 class LeafDraws:
-    """Draw the missing cells of rows from the leaves of a chain's last forests.
+    """Draws of missing cells from the leaves of the last forests of a chain."""
 
-    Parameters
-    ----------
-    marginals : Marginals
-        Where the cells start.
-    seen : list of ndarray
-        The distinct observed codes of each column, in rising order.
-    """
-
-    marginals: Marginals
-    seen: list[FloatArray]
+    marginals: Marginals  # distribution of the initial fills
+    seen: list[FloatArray]  # distinct observed codes of each column, in ascending order
 
     @classmethod
     def from_values(cls, values: FloatArray) -> LeafDraws:
-        """Learn from codes of shape (n_rows, n_columns), NaN where missing."""
+        """Collect the observed codes of `values` (n_rows, n_columns), NaN where missing."""
         seen = [np.unique(column[~np.isnan(column)]) for column in values.T]
         return cls(Marginals.from_values(values), seen)
 
     def draw(self, chain: Chain, values: FloatArray, seed: int) -> FloatArray:
-        """Return codes without a hole; a row's depend on the seed and on the row alone.
-
-        Parameters
-        ----------
-        chain : Chain
-            Fitted on the same rows; the forests of its last round are used, in their order.
-        values : ndarray of shape (n_rows, n_columns)
-            Codes, NaN where missing.
-        seed : int
-            Decides the draws.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_columns)
-        """
-        holes = [np.flatnonzero(column) for column in np.isnan(values).T]
+        """Fill `values` (n_rows, n_columns) with draws that depend on the seed and the row only."""
+        missing = [np.flatnonzero(column) for column in np.isnan(values).T]
         layout = chain.layout
         cells = layout.scaled(self.marginals.fill_rows(values, seed))
-        for number in range(_DRAW_ROUNDS):
+        for number in range(DRAW_ROUNDS):
             uniforms = row_uniforms(values, seed + number + 1)
             for column, model in chain.rounds[-1].items():
-                rows = holes[column]
-                # A constant that nothing predicts is no draw: such a cell keeps the observed value it started from.
+                rows = missing[column]
+                # A cell without a forest keeps its initial fill, which is a draw from its column.
                 if len(rows) and isinstance(model, OneHotForest):
                     others = cells[rows[:, None], layout.sources(column)]
                     cells[rows, column] = model.draw(others, uniforms[rows, column])
         return np.clip(self._observed(layout.restored(cells)), layout.low, layout.high)
 
     def _observed(self, codes: FloatArray) -> FloatArray:
-        """Return the observed codes that drawn ones are, up to their rounding."""
+        """Replace drawn codes by the nearest observed ones, which differ by rounding only."""
         return np.column_stack([_nearest(seen, codes[:, k]) for k, seen in enumerate(self.seen)])
 
 
 def _nearest(known: FloatArray, codes: FloatArray) -> FloatArray:
-    """Return the one of `known`, which is in rising order, that is closest to each code."""
+    """Return the element of the ascending `known` that is nearest to each code."""
     place = np.searchsorted(known, codes)
     below, above = known[np.maximum(place - 1, 0)], known[np.minimum(place, len(known) - 1)]
     return np.where(codes - below <= above - codes, below, above)
 
 
 class MissForestImputer(DrawsMixin, ChainedTrees):
-    """Fill each column by a random forest on the others, round after round (MissForest).
+    """Imputer by chained random forests (MissForest).
 
     Parameters
     ----------
     n_trees : int, default=100
-        Trees of each forest.
+        Number of trees per forest.
     max_rounds : int, default=10
-        Rounds over the columns, at most.
+        Maximum number of rounds over the columns.
     min_leaf : int, default=1
-        Rows in a leaf of a tree for numbers, at least. Trees for levels are grown out.
+        Minimum number of rows in a leaf of a regression tree. Classification trees are fully grown.
     max_features : {"sqrt", "log2", "all"}, default="sqrt"
-        Columns that are looked at for each split.
+        Number of columns considered for each split.
     max_rows : int, optional
-        Rows that each tree draws, at most; as many as there are when None.
+        Maximum number of rows in the bootstrap sample of a tree; by default all.
     n_jobs : int, optional
-        Trees that are grown at the same time. The answer does not depend on it.
+        Number of trees grown in parallel. It does not affect the result.
     **table
-        What every imputer of tables takes: `kinds`, `roles`, `bounds`, `allowed`, `rules`, `unseen`,
-        `restore_integers`, `add_indicator`, `keep_empty_features` and `random_state`.
+        Parameters of `Baseline`.
 
     Attributes
     ----------
     n_rounds_ : int
-        Rounds whose forests were kept.
+        Number of rounds whose forests were kept.
     changes_ : list of dict
-        How far each round's table was from the one before, for numbers and for levels.
+        Change of the table in each round, for numbers and for categories.
 
     Notes
     -----
-    Holes start as the column's mean or commonest level. Columns are visited by their number of missing cells, fewest
-    first; each gets a forest fitted on the rows where it is observed. After each round the change
+    Missing cells start as the mean or the most frequent category of their column. Columns are visited in the order of
+    their number of missing cells, fewest first, and each gets a forest fitted to the rows where it is observed. The
+    change of the table in a round is
 
-        Δ(numbers) = Σ (new − old)² / Σ new²,   Δ(levels) = changed cells / missing cells
+        Δ(numbers) = Σ (new − old)² / Σ new²,   Δ(categories) = changed cells / missing cells,
 
-    is taken, on standardised numbers so that no column counts for its units. When it falls for no type of column that
-    is there, the round before is kept. Three rounds are enough where time counts: on Letter a fourth changed the error
-    of hidden cells by about 1 %.
+    computed on standardised numbers. When neither decreases any more, the round before is the last one kept. Three
+    rounds suffice when time is short: on Letter, a fourth changed the error of hidden cells by about 1 %.
 
-    Rows that were not in the fit, which the original does not fill, are led through the forests of all kept rounds:
-    with those of the last alone the error on Letter was 2 to 3 % higher. When fewer than `max_rounds` were kept, the
+    The original method cannot fill new rows. Here they pass through the forests of all kept rounds, because with those
+    of the last round alone the error on Letter was 2 to 3 % higher. When fewer than `max_rounds` rounds were kept, the
     last is repeated until a row no longer changes. `transform` treats the rows of the fit in the same way.
 
-    `draw` takes missing cells from leaves: a row is led down one random tree of the column's last forest, and one of
-    the training values in its leaf, of those that the tree was grown on, becomes the cell. Cells start as draws from
-    their column, and each is drawn ten times in turn with the others as they are then. What is drawn is therefore
-    always an observed value. The forests learned from rows that were filled with means; they are the same for all
-    draws, whose spread is too small when there are few rows.
+    `draw` takes missing cells from leaves: a row is passed down one random tree of the column's last forest, and the
+    cell becomes one of the training values in its leaf. Cells start as draws from their column, and each is redrawn ten
+    times given the current values of the others, so draws are always observed values. The forests were fitted to rows
+    filled with means and are the same for all draws, so the variance of the draws is too small for few rows.
 
     References
     ----------
@@ -331,7 +544,7 @@ class MissForestImputer(DrawsMixin, ChainedTrees):
         draws = LeafDraws.from_values(values)
         super()._fit_values(values, columns, low, high)
         for models in self.chain_.rounds[:-1] if self.chain_ else ():
-            models.update({k: _for_predictions(model) for k, model in models.items()})
+            models.update({k: m.without_donors() for k, m in models.items() if isinstance(m, OneHotForest)})
         self.draws_ = draws
 
     def _draw_values(self, values: FloatArray, number: int, seed: int) -> FloatArray:
@@ -339,38 +552,37 @@ class MissForestImputer(DrawsMixin, ChainedTrees):
 
 
 class BoostedImputer(ChainedTrees):
-    """Fill each column by gradient-boosted trees on the others, round after round.
+    """Imputer by chained gradient-boosted trees.
 
     Parameters
     ----------
     n_iter : int, default=200
-        Iterations of boosting; columns of many levels get fewer.
+        Number of boosting iterations; fewer for columns of many categories.
     learning_rate : float, default=0.1
-        How much of each tree is added.
+        Weight of each tree.
     max_leaf_nodes : int, default=31
-        Leaves of a tree, at most.
+        Maximum number of leaves per tree.
     min_leaf : int, default=20
-        Rows in a leaf, at least.
+        Minimum number of rows in a leaf.
     max_rounds : int, default=2
-        Rounds over the columns, at most.
+        Maximum number of rounds over the columns.
     **table
-        What every imputer of tables takes: `kinds`, `roles`, `bounds`, `allowed`, `rules`, `unseen`,
-        `restore_integers`, `add_indicator`, `keep_empty_features` and `random_state`.
+        Parameters of `Baseline`.
 
     Attributes
     ----------
     n_rounds_ : int
-        Rounds whose trees were kept.
+        Number of rounds whose trees were kept.
     changes_ : list of dict
-        How far each round's table was from the one before, for numbers and for levels.
+        Change of the table in each round, for numbers and for categories.
 
     Notes
     -----
-    The loop of `MissForestImputer` with histograms of gradients in place of forests. These trees learn on which side
-    of a split a hole belongs, so the first round reads the table with its holes as they are and the second the table
-    that the first has filled. On hidden cells of Letter that did better than two or three rounds from means, and
-    further rounds did not improve on it. Nothing here is random below 200,000 rows, above which the histograms' bins
-    come from a sample.
+    The algorithm of `MissForestImputer` with histogram-based gradient boosting in place of forests. These trees learn
+    the side of a split for missing cells, so the first round reads the table with its missing cells, and the second the
+    table filled by the first. On hidden cells of Letter this was better than two or three rounds from means, and
+    further rounds did not improve it. The result is random only above 200,000 rows, where the histogram bins are
+    computed from a sample.
 
     References
     ----------

@@ -1,3 +1,3 @@
-"""The command line."""
+"""Command-line interface."""
 
 from __future__ import annotations

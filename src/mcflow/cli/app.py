@@ -1,21 +1,25 @@
-"""The command line: one app, one file a command, and every error on one line."""
+"""Command-line application: commands, exit codes and error messages."""
 
 from __future__ import annotations
 
-__all__ = ["EXIT_CODES", "app", "main", "run"]
+__all__ = ["COMMANDS", "EXIT_CODES", "Command", "app", "in_flags", "main", "run"]
 
+import re
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from importlib.metadata import entry_points
+from typing import Annotated, Any, NamedTuple
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 import mcflow
-from mcflow.cli.torchrun import check_command, speaker
-from mcflow.errors import McflowError, OutputError, ParameterError, TrainingError
+from mcflow.cli.torchrun import check_command, worker_prefix
+from mcflow.errors import McflowError, MissingExtraError, OutputError, ParameterError, TrainingError
+from mcflow.installation import install_bench
 
-#: What each exit code means; the first class that fits an error decides.
+#: Exit code of each class of errors; the first class that matches is used.
 EXIT_CODES: dict[type[BaseException], int] = {
     ParameterError: 2,
     OutputError: 4,
@@ -27,75 +31,163 @@ EXIT_CODES: dict[type[BaseException], int] = {
 
 app = App(
     name="mcflow",
-    help="Fill the holes of tables and images with Monte Carlo flow models.",
+    help="Fill missing values in tables and images with Monte Carlo flow models.",
     version=mcflow.__version__,
-    help_epilogue="Exit codes: 0 done, 2 wrong usage, 3 unusable input, 4 output cannot be written, "
-    "5 training failed, 130 stopped.",
+    help_epilogue="Exit codes: 0 success, 2 wrong usage, 3 unusable input, 4 output cannot be written, "
+    "5 training failed, 130 interrupted.",
     suppress_keyboard_interrupt=False,
 )
-app.command("mcflow.cli.impute:impute", help="Fill the missing cells of a CSV or Parquet file.", sort_key=0)
-app.command("mcflow.cli.fit:fit", help="Fit a model on a CSV or Parquet file and save it.", sort_key=1)
-app.command(
-    "mcflow.cli.impute_images:impute_images",
-    name="impute-images",
-    help="Fill the missing pixels of a folder of pictures.",
-    sort_key=1,
-)
-app.command("mcflow.cli.check:check", help="Say how a file differs from the table of a model.", sort_key=2)
-app.command(
-    "mcflow.cli.evaluate:evaluate",
-    help="Hide known cells of a file and score mcflow beside simple methods.",
-    sort_key=2,
-)
-app.command("mcflow.cli.serve:serve", help="Serve the page and the HTTP interface on this machine.", sort_key=3)
-app.command("mcflow.cli.doctor:doctor", help="Say what mcflow runs on: versions, device, threads, cache.", sort_key=5)
-app.command(
-    "mcflow.cli.completion:completion", help="Print or install the completion of commands and flags.", sort_key=5
-)
-app.command("mcflow.cli.demo:demo", help="Fill the NHANES table that ships with the package.", sort_key=3)
-benchmark = App(name="benchmark", help="Measure imputers on public data sets; stop and resume at will.", sort_key=4)
-benchmark.command("mcflow.cli.benchmark:tables", help="The paper's Table 1: imputers on tables.")
-benchmark.command("mcflow.cli.benchmark_images:images", help="The paper's Tables 2 to 4: imputers on images.")
-benchmark.command("mcflow.cli.benchmark:ablation", help="What each ingredient of the presets is worth.")
-benchmark.command("mcflow.cli.benchmark:simulation", help="Whether intervals from draws hold the truth.")
-app.command(benchmark)
+
+
+class Command(NamedTuple):
+    """A command that is imported when it is used."""
+
+    place: str  #: Module and function.
+    help: str
+    examples: tuple[str, ...]  #: Shown at the end of its help.
+
+
+#: Commands by name, in the order of the help.
+COMMANDS = {
+    "impute": Command(
+        "impute:impute",
+        "Fill the missing cells of a CSV, Parquet or Excel file.",
+        (
+            "mcflow impute data.csv",
+            "mcflow impute data.csv -o filled.parquet --max-time 60 --na -999",
+            "mcflow impute new.csv --model model.mcflow --interval 0.9",
+        ),
+    ),
+    "fit": Command(
+        "fit:fit",
+        "Fit a model on a CSV, Parquet or Excel file and save it.",
+        (
+            "mcflow fit data.parquet -o model.mcflow --max-time 300",
+            'mcflow fit "data/*.parquet" -o model.mcflow --checkpoint-dir state',
+        ),
+    ),
+    "impute-images": Command(
+        "impute_images:impute_images",
+        "Fill the missing pixels of a folder of images.",
+        (
+            "mcflow impute-images pictures -o filled --masks masks",
+            "mcflow impute-images pictures -o filled --draws 5 --save images.mcflow",
+        ),
+    ),
+    "inspect": Command(
+        "inspect:inspect",
+        "Show the kind, role and missing cells of every column of a file.",
+        ("mcflow inspect data.csv", "mcflow inspect data.csv --kind zip=category"),
+    ),
+    "schema": Command(
+        "inspect:schema",
+        "Write the detected columns of a file to a schema file.",
+        ("mcflow schema data.csv -o schema.toml", "mcflow schema data.csv -o -"),
+    ),
+    "check": Command(
+        "check:check",
+        "Compare a file with a model or with a schema file.",
+        ("mcflow check new.csv --model model.mcflow", "mcflow check new.csv --schema schema.toml"),
+    ),
+    "evaluate": Command(
+        "evaluate:evaluate",
+        "Mask observed cells of a file and compare mcflow with simple methods on them.",
+        (
+            "mcflow evaluate data.csv",
+            'mcflow evaluate data.csv --methods "mean,em,missforest(n_trees=100)"',
+            "mcflow evaluate data.csv --report report.html",
+        ),
+    ),
+    "demo": Command(
+        "demo:demo",
+        "Fill the NHANES table that ships with the package.",
+        ("mcflow demo", "mcflow demo -o filled.csv --max-time 5"),
+    ),
+    "serve": Command(
+        "serve:serve",
+        "Serve the web page and the HTTP API on this machine.",
+        ("mcflow serve --open", "mcflow serve --host 0.0.0.0 --port 8000 --jobs 2"),
+    ),
+    "doctor": Command(
+        "doctor:doctor",
+        "Show versions, device, threads and cache folder, and test a small fit.",
+        ("mcflow doctor", "mcflow doctor --json"),
+    ),
+    "completion": Command(
+        "completion:completion",
+        "Print or install shell completion.",
+        ("mcflow completion bash", "mcflow completion zsh --install"),
+    ),
+}
+
+for _place, (_name, _command) in enumerate(COMMANDS.items()):
+    app.command(
+        f"mcflow.cli.{_command.place}",
+        name=_name,
+        help=_command.help,
+        help_epilogue="Examples:\n\n" + "\n".join(f"    {line}" for line in _command.examples),
+        sort_key=_place,
+    )
+_BENCHMARK = "Benchmark imputers on public data sets; interrupted runs resume."
+for _entry in entry_points(group="mcflow.commands"):
+    app.command(_entry.value, name=_entry.name, help=_BENCHMARK, sort_key=len(COMMANDS))
+if "benchmark" not in app:
+
+    @app.command(help=_BENCHMARK, sort_key=len(COMMANDS))
+    def benchmark(*_: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]) -> None:
+        """Explain how to install the command."""
+        raise MissingExtraError(f"This command needs mcflow-bench: {install_bench()}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        By default those of the process.
-
-    Returns
-    -------
-    int
-        The exit code; see `EXIT_CODES`.
-    """
+    """Run the command line, by default with the arguments of the process, and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             check_command(given)
             app(given, exit_on_error=False, print_error=True, result_action="return_value")
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except CycloptsError:
         return 2
+    except BrokenPipeError:  # the reader has closed standard output; all files are written before anything is said
+        from mcflow.files.streams import discard_output
+
+        discard_output()
+    except SystemExit as stop:
+        if not isinstance(stop.__context__, BrokenPipeError):  # for which rich stops the program
+            raise
     except tuple(EXIT_CODES) as error:
         code = next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
-        stopped = "stopped; with --checkpoint-dir a fit goes on where it was"
-        words = str(error) or (stopped if isinstance(error, KeyboardInterrupt) else type(error).__name__)
-        print(f"mcflow: {speaker()}{words}", file=sys.stderr)
+        stopped = "interrupted; a fit with --checkpoint-dir resumes from its last checkpoint"
+        message = str(error) or (stopped if isinstance(error, KeyboardInterrupt) else type(error).__name__)
+        print(f"mcflow: {worker_prefix()}{in_flags(message)}", file=sys.stderr)
         return code
     return 0
 
 
 def run() -> None:
-    """Run the command line and end the process with its exit code."""
+    """Run the command line and exit the process."""
     sys.exit(main())
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning as one line, without the place in the code."""
-    print(f"mcflow: {message}", file=sys.stderr)
+    """Print a warning as one line, without its source location."""
+    print(f"mcflow: {in_flags(str(getattr(message, 'on_command_line', message)))}", file=sys.stderr)
+
+
+def in_flags(text: str) -> str:
+    """Replace arguments of Python in a message by flags.
+
+    Examples
+    --------
+    >>> in_flags("Set kinds={'cabin': 'category'} to use it, or unseen='error'.")
+    'Set --kind cabin=category to use it, or --unseen error.'
+    """
+    text = re.sub(r"\b(kind|role)s=\{'([^'}]*)': '(\w+)'\}", lambda found: _option(*found.groups()), text)
+    return re.sub(r"\bunseen='(\w+)'", r"--unseen \1", text)
+
+
+def _option(flag: str, name: str, value: str) -> str:
+    return f"--{flag} {shlex.quote(f'{name}={value}')}"

@@ -1,4 +1,4 @@
-"""`mcflow completion`: let the shell complete commands and flags."""
+"""`mcflow completion`: shell completion of commands and flags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def completion(
     shell
         bash, zsh or fish.
     install
-        Write the script where the shell looks for it instead, and for bash and zsh have its start-up file read it.
+        Install the script in the completion folder of the shell instead of printing it. For bash and zsh, the start-up
+        file of the shell is changed to load it.
     """
     from mcflow.cli.app import app
 
@@ -35,7 +36,6 @@ def completion(
         path = app.install_completion(shell=shell)
     except OSError as error:
         raise OutputError(
-            f"The completion cannot be installed: {error}. Without --install the script is printed, for a place of "
-            "your own."
+            f"The completion cannot be installed: {error}. Without --install the script is printed; save it yourself."
         ) from error
-    print(f"Completion for {shell} written to {path}. New shells use it.")
+    print(f"Completion for {shell} written to {path}. Start a new shell to use it.")

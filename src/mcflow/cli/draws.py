@@ -1,4 +1,4 @@
-"""What is not known of the filled cells, in files: draws beside or below each other, and intervals."""
+"""Write draws, to numbered files or to one file in long format, and prediction intervals."""
 
 from __future__ import annotations
 
@@ -16,85 +16,66 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mcflow.cli.options import DrawOptions
-from mcflow.data.schema import NUMBER_KINDS, Column
-from mcflow.data.tables import TableFile, numbered, repeated, with_twins, write_table
+from mcflow.columns.schema import NUMBER_KINDS, Column
 from mcflow.errors import DataError, McflowWarning, ParameterError, did_you_mean
+from mcflow.files.tables import TableFile, marked, repeated, with_companions, write_table
 from mcflow.typing import Array
 
 if TYPE_CHECKING:
     from mcflow.imputers import MCFlowImputer
 
-#: The column with the number of the draw.
-DRAW = "draw"
-#: The ends of an interval.
+#: Columns with the number of the draw and of the row that a stacked format adds, by format.
+ADDED = {
+    "long": ("draw", None),
+    "mids": (".imp", ".id"),
+    "stata": ("_mi_m", "_mi_id"),
+    "spss": ("Imputation_", None),
+}
+#: Suffixes of the columns with the bounds of an interval.
 ENDS = ("low", "high")
-#: Draws that are kept in memory for what is said of them afterwards.
-MOST_KEPT = 5
-#: Seconds from one line of progress to the next where there is no terminal.
+#: Draws that are kept in memory for the summary and the report.
+MAX_KEPT = 5
+#: Seconds between two lines of progress without a terminal.
 LINE_EVERY = 10.0
 
 
 def outputs_of(output: Path, options: DrawOptions) -> list[Path]:
-    """Return the files that a command writes.
-
-    Parameters
-    ----------
-    output : Path
-        What was asked for.
-    options : DrawOptions
-        Flags.
-
-    Returns
-    -------
-    list of Path
-        One, or one for each draw.
-    """
-    if options.draws is None or options.long:
+    """Return the output files of a command: one, or one per draw."""
+    if options.draws is None or options.layout != "files":
         return [output]
-    return [numbered(output, k) for k in range(1, options.draws + 1)]
+    return [marked(output, k) for k in range(1, options.draws + 1)]
 
 
 def check_columns(table: pa.Table, options: DrawOptions) -> None:
-    """Raise an error now when a table cannot get the columns that are to be added, or lacks the one that is named.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        What is to be filled.
-    options : DrawOptions
-        Flags.
-
-    Raises
-    ------
-    DataError
-        When a name that is to be added is there already.
-    ParameterError
-        When there are no numbers of rows where the flags say.
-    """
+    """Raise an error if a column that will be added exists already, or if the column of row ids is unusable."""
     names = table.column_names
-    if options.long and DRAW in names:
+    added = {name for name in ADDED.get(options.layout, ()) if name is not None}
+    if options.layout == "stata-wide":
+        added = {_wide_name(k, name) for name in names for k in range(1, (options.draws or 0) + 1)}
+    for name in sorted(added & set(names)):
+        flag = "--long" if options.long else f"--draws-format {options.layout}"
         raise DataError(
-            f"The table has a column {DRAW!r} already, and --long adds one. Rename it, or leave out --long to write a "
-            "file for each draw."
+            f"The table already has a column {name!r}, and {flag} adds one. Rename it, or leave out {flag} to write "
+            "one file per draw."
         )
     if options.interval is not None:
-        holed = [name for name in names if pc.any(_holes(table, name)).as_py()]
-        taken = sorted({f"{name}.{end}" for name in holed for end in ENDS} & set(names))
+        incomplete = [name for name in names if pc.any(_missing(table, name)).as_py()]
+        taken = sorted({f"{name}.{end}" for name in incomplete for end in ENDS} & set(names))
         if taken:
             raise DataError(
-                f"The table has columns that --interval may add: {', '.join(taken)}. Rename them, or leave out "
+                f"The table already has columns that --interval adds: {', '.join(taken)}. Rename them, or leave out "
                 "--interval."
             )
     if options.row_ids is not None:
         _ids(table, options.row_ids)
 
 
-def _holes(table: pa.Table, name: str) -> pa.ChunkedArray:
+def _missing(table: pa.Table, name: str) -> pa.ChunkedArray:
     return table.column(name).is_null(nan_is_null=True)
 
 
 def _ids(table: pa.Table, name: str) -> Array:
-    """Return the numbers of the rows."""
+    """Return the row ids. Shape: (n_rows,)."""
     if name not in table.column_names:
         raise ParameterError(
             f"--row-ids is {name!r}, but there is no such column.{did_you_mean(name, table.column_names)}"
@@ -103,7 +84,7 @@ def _ids(table: pa.Table, name: str) -> Array:
     if not pa.types.is_integer(column.type) or column.null_count:
         raise ParameterError(
             f"--row-ids is {name!r}, a column of type {column.type} with {column.null_count} missing cells, but has to "
-            "name one of whole numbers without a hole."
+            "name a column of integers without missing cells."
         )
     ids: Array = column.to_numpy()
     return ids
@@ -112,72 +93,77 @@ def _ids(table: pa.Table, name: str) -> Array:
 def draw_and_write(
     imputer: MCFlowImputer, source: TableFile, output: Path, options: DrawOptions, *, seed: int, quiet: bool
 ) -> tuple[list[pa.Table], list[str]]:
-    """Draw completed tables and write them.
-
-    Parameters
-    ----------
-    imputer : MCFlowImputer
-        Fitted.
-    source : TableFile
-        What to fill.
-    output : Path
-        The name of all draws; see `outputs_of`.
-    options : DrawOptions
-        How many draws, and whether in one file.
-    seed : int
-        Decides the draws.
-    quiet : bool
-        Show no progress.
-
-    Returns
-    -------
-    first : list of pyarrow.Table
-        The first draws, a few at most.
-    lines : list of str
-        What was written where.
-    """
+    """Draw completed tables, write them, and return the first draws and the lines that say what was written."""
     assert options.draws is not None
     ids = None if options.row_ids is None else _ids(source.table, options.row_ids)
     drawn = imputer.draw(source.table, options.draws, seed, row_ids=ids)
     tables = drawn if quiet else _with_progress(drawn, options.draws)
-    write = _write_long if options.long else _write_files
-    first = write(tables, source, outputs_of(output, options))
+    outputs = outputs_of(output, options)
+    if options.layout == "files":
+        first = _write_files(tables, source, outputs)
+    elif options.layout == "stata-wide":
+        first = _write_wide(imputer, list(tables), source, output)
+    else:
+        first = _write_stacked(tables, source, output, options.layout)
     return first, _lines(source.table.num_rows, output, options)
 
 
 def _write_files(tables: Iterable[pa.Table], source: TableFile, outputs: list[Path]) -> list[pa.Table]:
-    """Write each draw to a file of its own as soon as it is made, and return the first ones."""
+    """Write each draw to its own file as soon as it is drawn, and return the first draws."""
     first: list[pa.Table] = []
     for path, table in zip(outputs, tables, strict=True):
         write_table(path, table, source)
-        if len(first) < MOST_KEPT:
+        if len(first) < MAX_KEPT:
             first.append(table)
     return first
 
 
-def _write_long(tables: Iterable[pa.Table], source: TableFile, outputs: list[Path]) -> list[pa.Table]:
-    """Write all draws to one file, and return the first ones."""
+def _write_stacked(tables: Iterable[pa.Table], source: TableFile, output: Path, layout: str) -> list[pa.Table]:
+    """Write all draws to one file, below the incomplete table if the format has an imputation 0; return the first."""
     draws = list(tables)
-    numbers = np.repeat(np.arange(1, len(draws) + 1), source.table.num_rows)
-    long = pa.concat_tables(draws).unify_dictionaries().append_column(DRAW, pa.chunked_array([numbers]))
-    write_table(outputs[0], long, repeated(source, len(draws)))
-    return draws[:MOST_KEPT]
+    number, row = ADDED[layout]
+    blocks = draws if layout == "long" else [source.table, *draws]
+    first, n_rows = int(layout == "long"), source.table.num_rows
+    long = pa.concat_tables(blocks).unify_dictionaries()
+    long = long.append_column(number, pa.chunked_array([np.repeat(np.arange(first, first + len(blocks)), n_rows)]))
+    if row is not None:
+        long = long.append_column(row, pa.chunked_array([np.tile(np.arange(1, n_rows + 1), len(blocks))]))
+    write_table(output, long, repeated(source, len(blocks)))
+    return draws[:MAX_KEPT]
+
+
+def _write_wide(imputer: MCFlowImputer, draws: list[pa.Table], source: TableFile, output: Path) -> list[pa.Table]:
+    """Write the incomplete table with columns _1_NAME, _2_NAME, … for every column that is filled; return the first."""
+    wide, twins = source.table, {}
+    for column in imputer.schema_.columns:
+        name = str(column.name)
+        if column.filled and pc.any(_missing(source.table, name)).as_py():
+            for k, drawn in enumerate(draws, start=1):
+                twins[_wide_name(k, name)] = name
+                wide = wide.append_column(_wide_name(k, name), drawn.column(name))
+    write_table(output, wide, with_companions(source, twins))
+    return draws[:MAX_KEPT]
+
+
+def _wide_name(number: int, name: str) -> str:
+    return f"_{number}_{name}"
 
 
 def _lines(n_rows: int, output: Path, options: DrawOptions) -> list[str]:
-    """Say what was written, and warn of what an earlier command left beside it."""
+    """Return lines that say what was written, and warn of files of an earlier command."""
     m = options.draws or 0
     each = f"{m} draw{'s' * (m > 1)} of {n_rows:,} rows"
-    shown = "Filled cells above are those of draw 1."
-    if options.long:
+    shown = "The filled values above are those of draw 1."
+    if options.layout != "files":
         place = "standard output" if str(output) == "-" else str(output)
-        return [shown, f"Written to {place}: {each}, {m * n_rows:,} rows in all"]
+        blocks = {"long": m, "stata-wide": 1}.get(options.layout, m + 1)
+        return [shown, f"Written to {place}: {each}, {blocks * n_rows:,} rows in total"]
     paths = outputs_of(output, options)
-    left = numbered(output, m + 1)
+    left = marked(output, m + 1)
     if left.exists():
         warnings.warn(
-            f"{left} was there before and is none of these {m} draws. Remove it, and what follows it, before you read "
-            "all files of that name.",
+            f"{left} was written by an earlier command and is not one of these {m} draws. Delete it, and files with "
+            "higher numbers, before you read all files of that name.",
             McflowWarning,
             stacklevel=2,
         )
@@ -185,7 +171,7 @@ def _lines(n_rows: int, output: Path, options: DrawOptions) -> list[str]:
 
 
 def _with_progress(tables: Iterable[pa.Table], total: int) -> Iterator[pa.Table]:
-    """Pass tables on and show how many there are: live on a terminal, a line now and then elsewhere."""
+    """Pass tables on and show how many are drawn: a live display on a terminal, lines elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -207,46 +193,30 @@ def _with_progress(tables: Iterable[pa.Table], total: int) -> Iterator[pa.Table]
 def with_intervals(
     imputer: MCFlowImputer, source: TableFile, filled: pa.Table, level: float
 ) -> tuple[pa.Table, TableFile]:
-    """Add to a filled table the ends between which its filled cells lie.
+    """Add the bounds of prediction intervals to a filled table, and return it with the matching source.
 
-    Parameters
-    ----------
-    imputer : MCFlowImputer
-        Fitted.
-    source : TableFile
-        What was filled.
-    filled : pyarrow.Table
-        The result.
-    level : float
-        The share of the cells that has to lie between the ends.
-
-    Returns
-    -------
-    filled : pyarrow.Table
-        With NAME.low and NAME.high at the end for every column with filled cells and an order; null where a cell was
-        observed.
-    source : TableFile
-        To write it by.
+    Each numeric or ordered column with filled cells gets NAME.low and NAME.high, which are null where the cell is
+    observed.
     """
     bounds = dict(zip(ENDS, imputer.interval(source.table, level), strict=True))
     twins = {}
     for column in imputer.schema_.columns:
         name = str(column.name)
-        holes = _holes(source.table, name)
-        if _has_order(column) and pc.any(holes).as_py():
+        missing = _missing(source.table, name)
+        if _has_order(column) and pc.any(missing).as_py():
             for end, table in bounds.items():
                 twins[f"{name}.{end}"] = name
-                filled = filled.append_column(f"{name}.{end}", _only(table.column(name), holes))
-    return filled, with_twins(source, twins)
+                filled = filled.append_column(f"{name}.{end}", _only(table.column(name), missing))
+    return filled, with_companions(source, twins)
 
 
 def _has_order(column: Column) -> bool:
     return column.filled and (column.base or column.kind) in (*NUMBER_KINDS, "ordered")
 
 
-def _only(cells: pa.ChunkedArray, holes: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the cells of holes, null elsewhere."""
-    if str(cells.type) == "string_view":  # which cannot be taken from
+def _only(cells: pa.ChunkedArray, missing: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the cells that were missing, null elsewhere."""
+    if str(cells.type) == "string_view":  # pyarrow cannot take from it
         cells = cells.cast(pa.string())
-    places = pc.if_else(holes, pa.array(np.arange(len(cells))), None)
+    places = pc.if_else(missing, pa.array(np.arange(len(cells))), None)
     return cells.take(places)

@@ -1,4 +1,4 @@
-"""Where a table is fitted and filled, on the command line: this machine, a Ray cluster or Spark."""
+"""Options of the engine that fits and fills tables: this machine, a Ray cluster or Spark."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ __all__ = ["EngineOptions"]
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from mcflow.cli.groups import ENGINE
 from mcflow.config import Interval, Options, check_parameter
 from mcflow.errors import ParameterError
 
@@ -18,26 +19,29 @@ if TYPE_CHECKING:
     from mcflow.engines import Scorer, StreamOutcome
     from mcflow.imputers import MCFlowImputer
 
-#: Engines that fill, those that fit, and how many workers fit together when nothing is said.
-FILLING, FITTING, FIT_WORKERS = ("local", "ray", "spark"), ("local", "ray"), 2
+#: Engines that fill tables.
+FILL_ENGINES = ("local", "ray", "spark")
+
+#: Engines that fit models.
+FIT_ENGINES = ("local", "ray")
 
 Listener = Callable[[int, int], None]
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=ENGINE)
 @dataclass(frozen=True)
 class EngineOptions:
-    """Where to compute.
+    """Options of the engine.
 
     Parameters
     ----------
     engine
-        local, this machine; ray, a Ray cluster; spark, Spark, which fills and does not fit.
+        local (this machine), ray (a Ray cluster) or spark (Spark, which fills tables but does not fit models).
     workers
-        With ray, how many processes share the work; one for each CPU of the cluster when filling, two when fitting.
+        Number of worker processes with ray. By default one per CPU of the cluster to fill, and two to fit.
     address
-        With ray, the cluster: auto, host:port or ray://host:port, or local to start one on this machine. With spark,
-        the master, such as spark://host:7077; all cores of this machine when not given.
+        With ray, address of the cluster: auto, host:port or ray://host:port, or local to start one on this machine.
+        With spark, the master, such as spark://host:7077; by default all cores of this machine.
     """
 
     engine: str = "local"
@@ -46,109 +50,53 @@ class EngineOptions:
 
     @property
     def is_cluster(self) -> bool:
-        """Tell whether the work is for a cluster."""
+        """Whether the engine is Ray or Spark."""
         return self.engine != "local"
 
     def check(self, *, fits: bool) -> None:
-        """Raise `ParameterError` when the engine is not known, or has no use for a flag.
-
-        Parameters
-        ----------
-        fits : bool
-            Whether a model is to be fitted rather than a table to be filled.
-        """
+        """Raise `ParameterError` if the engine is unknown, cannot fit, or does not use an option."""
         if fits and self.engine == "spark":
-            raise ParameterError("--engine spark fills tables and fits no models. Fit with --engine local or ray.")
-        check_parameter("--engine", self.engine, Options(FITTING if fits else FILLING))
+            raise ParameterError("--engine spark fills tables but does not fit models. Fit with --engine local or ray.")
+        check_parameter("--engine", self.engine, Options(FIT_ENGINES if fits else FILL_ENGINES))
         if self.workers is not None:
             check_parameter("--workers", self.workers, Interval(int, 1))
             if self.engine != "ray":
-                more = " Spark has as many as its master says: --address 'local[4]'." if self.is_cluster else ""
+                more = " The master of Spark sets their number: --address 'local[4]'." if self.is_cluster else ""
                 raise ParameterError(f"--workers has no effect with --engine {self.engine}. Leave it out.{more}")
         if self.address is not None and not self.is_cluster:
             raise ParameterError("--address has no effect with --engine local. Add --engine ray or --engine spark.")
 
     def refuse_in_memory(self, source: Path, output: Path) -> None:
-        """Raise `ParameterError` when a cluster is to fill a table in memory.
-
-        Parameters
-        ----------
-        source, output : Path
-            As they were given.
-        """
+        """Raise `ParameterError` if the engine is a cluster, which does not fill tables in memory."""
         if self.is_cluster:
             raise ParameterError(
-                f"--engine {self.engine} fills files part by part into a folder. Give {source} with -o and the name of "
-                f"a folder, not {output}, or leave --engine out to fill the table in memory."
+                f"--engine {self.engine} fills files part by part into a folder, but -o is {output}. Name a folder, or "
+                f"leave out --engine to fill {source} in memory."
             )
 
     def fill(
         self, source: Path, output: Path, scorer: Scorer, *, draws: int | None, seed: int, listen: Listener
     ) -> StreamOutcome:
-        """Fill files into a folder.
-
-        Parameters
-        ----------
-        source, output : Path
-            A file, folder or pattern, and the folder of the result.
-        scorer : Scorer
-            The fitted model.
-        draws : int or None
-            How many completed tables to write instead of one.
-        seed : int
-            Decides the draws.
-        listen : callable
-            Called with the rows that are done and all rows.
-
-        Returns
-        -------
-        StreamOutcome
-        """
+        """Fill files of any size into a folder; see `mcflow.engines.impute_dataset`."""
+        given: dict[str, Any] = {"draws": draws, "seed": seed, "listen": listen}
         if self.engine == "ray":
             from mcflow.engines import ray
 
-            return ray.impute_dataset(
-                source,
-                output,
-                scorer,
-                draws=draws,
-                seed=seed,
-                address=self.address,
-                workers=self.workers,
-                listen=listen,
-            )
+            return ray.impute_dataset(source, output, scorer, address=self.address, workers=self.workers, **given)
         if self.engine == "spark":
             from mcflow.engines import spark
 
-            return spark.impute_dataset(
-                source, output, scorer, draws=draws, seed=seed, master=self.address, listen=listen
-            )
+            return spark.impute_dataset(source, output, scorer, master=self.address, **given)
         from mcflow.engines import impute_dataset
 
-        return impute_dataset(source, output, scorer, draws=draws, seed=seed, listen=listen)
+        return impute_dataset(source, output, scorer, **given)
 
     def fit(self, source: Path, imputer: MCFlowImputer, *, folder: Path | None, listen: Listener) -> MCFlowImputer:
-        """Fit on files of any size; with Spark on this machine.
-
-        Parameters
-        ----------
-        source : Path
-            A file, folder or pattern.
-        imputer : MCFlowImputer
-            To be fitted.
-        folder : Path or None
-            For the fit's state and, on this machine, for the rows during the fit.
-        listen : callable
-            Called in the first pass, on this machine, with the rows that are done and all rows.
-
-        Returns
-        -------
-        MCFlowImputer
-        """
+        """Fit on files of any size, with Ray or on this machine; see `mcflow.engines.fit_dataset`."""
         if self.engine == "ray":
             from mcflow.engines import ray_fit
 
-            return ray_fit.fit_dataset(source, imputer, address=self.address, workers=self.workers or FIT_WORKERS)
+            return ray_fit.fit_dataset(source, imputer, address=self.address, workers=self.workers or 2)
         from mcflow.engines import fit_dataset
 
         return fit_dataset(source, imputer, folder=folder, listen=listen)

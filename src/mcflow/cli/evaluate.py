@@ -1,4 +1,4 @@
-"""`mcflow evaluate`: how well the holes of a file can be filled, by mcflow and by simpler methods."""
+"""`mcflow evaluate`: compare mcflow with simpler methods on masked cells of a file."""
 
 from __future__ import annotations
 
@@ -11,129 +11,156 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from mcflow.cli.options import ColumnOptions
+from mcflow.cli.groups import EVALUATION, INPUT, OUTPUT, TIME
+from mcflow.cli.options import ColumnOptions, ReadOptions
 from mcflow.config import PROGRESS, Options, check_parameter
+from mcflow.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mcflow.evaluation import Evaluation
+    from mcflow.evaluation import DrawRanking, Evaluation
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=EVALUATION)
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """How to evaluate.
+    """Options of the evaluation.
 
     Parameters
     ----------
+    score
+        What is compared: error (fills of masked cells) or energy (draws, by the energy-I-Score of the whole table).
     methods
-        What to compare with, separated by commas: "mean,em,missforest(n_trees=100)". By default the mean, ridge
-        regressions in a loop (mice) and small forests (missforest).
+        Methods to compare with, separated by commas: "mean,em,missforest(n_trees=100)". By default the mean, chained
+        ridge regressions (mice) and small random forests (missforest).
     repeats
-        How often to hide other cells and fit anew.
+        Number of repetitions, each with new fits and with other masked cells or another seed; by default 1, and 3 with
+        --score energy.
     share
-        Share of a column's known cells to hide, at most; up to 0.5.
+        Maximum fraction of the observed cells of a column to mask; at most 0.5.
     pattern
-        How hidden cells lie: own, as the file's holes; random, anywhere; auto, as the holes if there are enough.
+        Pattern of the masked cells: own (as the missing cells of the file), random (completely at random) or auto (own
+        if enough cells are missing).
     max_time
-        Seconds that each fit of mcflow may take; 0 for no limit.
+        Time limit of each fit of mcflow in seconds; 0 for no limit.
     max_rows
-        Of more rows, a sample is taken; 0 takes all.
+        Maximum number of rows; larger tables are sampled. 0 uses all rows.
     level
-        Of the intervals whose coverage is measured.
+        Level of the intervals whose coverage is measured.
+    draws
+        Draws of every cell; with --score energy.
+    max_columns
+        Maximum number of columns to score with --score energy, each with its own fits; 0 for all.
     seed
-        Whole number that decides everything.
+        Random seed.
     progress
-        How to show the progress, on standard error: auto, plain, json or none.
+        Progress on standard error: auto, plain, json or none.
     quiet
         Print errors only.
     """
 
+    score: str = "error"
     methods: str | None = None
-    repeats: int = 1
+    repeats: int | None = None
     share: float = 0.2
     pattern: str = "auto"
-    max_time: float = 75.0
+    max_time: Annotated[float, Parameter(group=TIME)] = 75.0
     max_rows: int = 10_000
     level: float = 0.9
+    draws: int = 20
+    max_columns: int = 10
     seed: int = 0
-    progress: str = "auto"
-    quiet: Annotated[bool, Parameter(alias="-q", negative="")] = False
+    progress: Annotated[str, Parameter(group=TIME)] = "auto"
+    quiet: Annotated[bool, Parameter(alias="-q", negative="", group=OUTPUT)] = False
 
     def parameters(self) -> dict[str, Any]:
-        """Return the arguments of `mcflow.evaluate`."""
-        from mcflow.benchmarks.methods import split_list
+        """Return the arguments of `mcflow.evaluate`, or those of `rank_draws` for the score energy."""
+        from mcflow.evaluation.methods import split_list
 
         check_parameter("--progress", self.progress, Options(PROGRESS))
-        return {
+        check_parameter("--score", self.score, Options(("error", "energy")))
+        energy = self.score == "energy"
+        for name in ("share", "pattern", "level") if energy else ("draws", "max_columns"):
+            if getattr(self, name) != getattr(EvaluateOptions, name):
+                flag = f"--{name.replace('_', '-')}"
+                raise ParameterError(f"{flag} has no effect with --score {self.score}. Leave it out.")
+        own = {"draws": self.draws, "max_columns": self.max_columns or None}
+        return (own if energy else {"share": self.share, "pattern": self.pattern, "level": self.level}) | {
             "methods": None if self.methods is None else split_list(self.methods),
-            "repeats": self.repeats,
-            "share": self.share,
-            "pattern": self.pattern,
+            "repeats": (3 if energy else 1) if self.repeats is None else self.repeats,
             "max_time": self.max_time or None,
             "max_rows": self.max_rows or None,
-            "level": self.level,
             "random_state": self.seed,
             "verbose": "none" if self.quiet else self.progress,
         }
 
 
 def evaluate(
-    source: Annotated[Path, Parameter(allow_leading_hyphen=True)],
+    source: Annotated[Path, Parameter(allow_leading_hyphen=True, group=INPUT)],
     /,
     *,
-    output: Annotated[Path | None, Parameter(alias="-o", allow_leading_hyphen=True)] = None,
-    report: Path | None = None,
+    output: Annotated[Path | None, Parameter(alias="-o", allow_leading_hyphen=True, group=OUTPUT)] = None,
+    report: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
+    reading: ReadOptions | None = None,
     columns: ColumnOptions | None = None,
     options: EvaluateOptions | None = None,
 ) -> None:
-    """Hide known cells of a file, fill them by mcflow and by simpler methods, and say which is better where.
+    """Mask observed cells of a file, fill them with mcflow and with simpler methods, and compare the errors.
 
-    Cells are hidden as the file's own holes lie. Nothing in the file is changed.
+    The masked cells follow the pattern of the missing cells. With --score energy, rank the methods by their draws
+    instead, with the noise of the ranking over seeds. The file is not changed.
 
     Parameters
     ----------
     source
-        File to look at: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input.
+        File to evaluate on: .csv, .tsv, .parquet or .xlsx, CSV also as .gz or .zst; - for standard input.
     output
-        Also write everything that was found to this file, as JSON; - for standard output.
+        Also write all results to this file, as JSON; - for standard output.
     report
         Also write a report to this HTML file.
     """
-    from mcflow.cli.files import check_output
-    from mcflow.cli.reports import check_report_file
-    from mcflow.data.tables import read_table
+    from mcflow.cli.outputs import check_output, check_report_file, command_line
     from mcflow.evaluation import evaluate as evaluate_table
+    from mcflow.evaluation import rank_draws
 
-    chosen, wished = options or EvaluateOptions(), columns or ColumnOptions()
-    given = chosen.parameters() | wished.parameters()
+    evaluation, settings = options or EvaluateOptions(), columns or ColumnOptions()
+    given = evaluation.parameters() | settings.parameters()
     if output is not None:
         check_output(output, source)
+    if evaluation.score == "energy":
+        if report is not None:
+            raise ParameterError("--report shows errors, which --score energy does not measure. Use --output.")
+        _write(rank_draws((reading or ReadOptions()).read(source).table, **given), output, quiet=evaluation.quiet)
+        return
     check_report_file(report, source, output)
-    table = read_table(source).table
+    read = reading or ReadOptions()
+    table = read.read(source).table
     found = evaluate_table(table, **given)
-    _write(found, output, quiet=chosen.quiet)
+    _write(found, output, quiet=evaluation.quiet)
     if report is not None:
-        from mcflow.cli.reports import command_line
         from mcflow.report import write_report
 
-        command = command_line("evaluate", source, {"--report": report}, chosen, wished)
-        write_report(report, None, table, evaluation=found.to_dict(), command=command)
-        if not chosen.quiet:
+        command = command_line("evaluate", source, {"--report": report}, evaluation, read, settings)
+        write_report(report, None, table, evaluation=found.to_dict(), command=command, source=source.name)
+        if not evaluation.quiet:
             print(f"Report written to {report}", file=sys.stderr)
 
 
-def _write(found: Evaluation, output: Path | None, *, quiet: bool) -> None:
-    """Print the tables and the verdict, and write everything as JSON where that is asked for."""
-    from mcflow.data.streams import STREAM
+def _write(found: Evaluation | DrawRanking, output: Path | None, *, quiet: bool) -> None:
+    """Print the tables and the verdict, and write all results as JSON if an output is given."""
+    from mcflow.files.streams import STREAM
 
     if output is not None:
         _write_json(found.to_dict(), output)
     if not quiet:
         from rich.console import Console
 
-        from mcflow.evaluation.display import print_evaluation
+        from mcflow.evaluation.result import Evaluation, print_evaluation
 
-        print_evaluation(found, Console(stderr=output == STREAM))
+        console = Console(stderr=output == STREAM)
+        if isinstance(found, Evaluation):
+            print_evaluation(found, console)
+        else:
+            console.print(str(found), highlight=False, markup=False, soft_wrap=True)
         if output not in (None, STREAM):
             print(f"Written to {output}")
 
@@ -141,8 +168,8 @@ def _write(found: Evaluation, output: Path | None, *, quiet: bool) -> None:
 def _write_json(found: dict[str, Any], output: Path) -> None:
     import json
 
-    from mcflow.data.files import replacing
-    from mcflow.data.streams import STREAM, write_stream
+    from mcflow.files.atomic import replacing
+    from mcflow.files.streams import STREAM, write_stream
 
     text = json.dumps(found, indent=2, allow_nan=False) + "\n"
     if output == STREAM:

@@ -1,4 +1,4 @@
-"""`mcflow impute-images`: fill the holes of a folder of pictures."""
+"""`mcflow impute-images`: fill the missing pixels of a folder of images."""
 
 from __future__ import annotations
 
@@ -34,48 +34,48 @@ def impute_images(
     seed: int = 0,
     quiet: Annotated[bool, Parameter(alias="-q")] = False,
 ) -> None:
-    """Fill the missing pixels of all pictures of a folder.
+    """Fill the missing pixels of all images of a folder.
 
-    Fits on the pictures themselves, or uses a model that was fitted before. Observed pixels are written as they were.
+    The model is fitted on the images themselves, or loaded with --model. Observed pixels are written unchanged.
 
     Parameters
     ----------
     source
         Folder of PNG, JPEG, WebP or BMP files of one size.
     output
-        Folder for the filled pictures, as PNG; draws go to its folders draw-01, draw-02 and so on.
+        Folder for the filled images, as PNG; draws go to its subfolders draw-01, draw-02 and so on.
     masks
-        Folder of pictures with the same names, white where a pixel is missing; else transparent pixels are missing.
+        Folder of images with the same names, white where a pixel is missing. By default transparent pixels are missing.
     model
-        Use this fitted model instead of fitting.
+        Use this fitted model instead of fitting one.
     save
-        Also write the fitted model here.
+        Also save the fitted model to this file.
     draws
-        Also write this many draws of every picture.
+        Also write this many draws of every image.
     interval
-        Also write the ends of intervals that hold a pixel with this probability, to the folders low and high.
+        Also write the bounds of prediction intervals with this coverage, to the folders low and high.
     preset
-        default, or paper for the method of the MCFlow paper.
+        Settings to start from: default, or paper for the method of the MCFlow paper.
     max_epochs
-        Passes over the pictures, at most.
+        Maximum number of epochs.
     max_time
-        Seconds that the fit may take.
+        Time limit of the fit in seconds.
     checkpoint_dir
-        Folder for the fit's state: a fit that was stopped goes on from there.
+        Folder for checkpoints; an interrupted fit resumes from there.
     device
         auto, cpu, cuda or mps.
     seed
-        Whole number that decides everything.
+        Random seed.
     quiet
         Print errors only.
     """
-    from mcflow.data.image_folders import read_image_folder, write_image_folder
+    from mcflow.images.folders import read_image_folder, write_image_folder
 
     check_parameter("draws", draws, Interval(int, 1, optional=True))
     if interval is not None and not 0 < interval < 1:
         raise ParameterError(f"--interval is {interval}, but has to be between 0 and 1.")
     if output.resolve() in {source.resolve(), *([masks.resolve()] if masks else [])}:
-        raise OutputError(f"{output} is a folder that is read. Choose another one for what is filled.")
+        raise OutputError(f"{output} is an input folder. Choose another folder for the filled images.")
     images, mask, names = read_image_folder(source, masks)
     chosen = {"preset": preset, "max_epochs": max_epochs, "max_time": max_time, "checkpoint_dir": checkpoint_dir}
     if model is None:
@@ -94,8 +94,9 @@ def impute_images(
     if not quiet:
         from rich.console import Console
 
-        share = f"{mask.mean():.1%} of the pixels"
-        Console().print(f"Filled {share} of {len(names)} pictures. Written to {output}", highlight=False)
+        Console().print(
+            f"Filled {mask.mean():.1%} of the pixels of {len(names)} images. Written to {output}", highlight=False
+        )
 
 
 def _fitted(images: Any, mask: Any, parameters: dict[str, Any]) -> MCFlowImageImputer:
@@ -110,7 +111,7 @@ def _loaded(model: Path, device: str, chosen: dict[str, Any]) -> MCFlowImageImpu
     given = [f"--{name.replace('_', '-')}" for name, value in chosen.items() if value not in (None, "default")]
     if given:
         raise ParameterError(
-            f"{', '.join(given)} has no effect with --model, which is fitted already. Leave one of them out."
+            f"{', '.join(given)} has no effect with --model, which is already fitted. Leave one of them out."
         )
     imputer = load(model, device=device)
     if not isinstance(imputer, MCFlowImageImputer):

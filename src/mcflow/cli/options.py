@@ -1,86 +1,89 @@
-"""Flags that more than one command takes."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
-__all__ = ["ColumnOptions", "DrawOptions", "FitOptions", "refuse_with_model"]
+__all__ = ["ColumnOptions", "DrawOptions", "FitOptions", "ReadOptions", "refuse_with_model"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from mcflow.cli.groups import COLUMNS, ENGINE, INPUT, MODEL, OUTPUT, TIME
 from mcflow.config import PROGRESS, Interval, Options, check_parameter
 from mcflow.errors import ParameterError
 
+if TYPE_CHECKING:
+    from mcflow.columns.frames import Frame
+    from mcflow.columns.planning import ColumnSettings
+    from mcflow.columns.schema import MissingValues, TableSchema
+    from mcflow.files.tables import TableFile
+
+
+#: Formats of draws.
+DRAWS_FORMATS = ("files", "long", "mids", "stata", "stata-wide", "spss")
+
 
 def refuse_with_model(options: Any, kept: set[str]) -> None:
-    """Raise `ParameterError` when a flag was given that a fitted model cannot follow.
-
-    Parameters
-    ----------
-    options : dataclass
-        Flags and their values.
-    kept : set of str
-        Flags that have a meaning with a model too.
-    """
+    """Raise `ParameterError` if an option is set that has no effect with a fitted model; `kept` have one."""
     given = [f.name for f in fields(options) if f.name not in kept and getattr(options, f.name) != f.default]
     if given:
         flags = ", ".join(_flag(name, getattr(options, name)) for name in given)
-        raise ParameterError(f"{flags} has no effect with --model, which is fitted already. Leave one of them out.")
+        raise ParameterError(f"{flags} has no effect with --model, which is already fitted. Leave one of them out.")
 
 
 def _whole(_: Any, tokens: Sequence[Any]) -> int:
-    """Read a whole number; 2.5 would be rounded otherwise."""
+    """Parse an integer; without this converter, 2.5 would be rounded."""
     try:
         return int(tokens[0].value)
     except ValueError:
-        raise ValueError(f"{tokens[0].value!r} is not a whole number.") from None
+        raise ValueError(f"{tokens[0].value!r} is not an integer.") from None
 
 
 def _flag(name: str, value: Any) -> str:
     return ("--no-" if value is False else "--") + name.replace("_", "-")
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=MODEL)
 @dataclass(frozen=True)
 class FitOptions:
-    """How to fit.
+    """Options of the fit.
 
     Parameters
     ----------
     preset
         Settings to start from: default, or paper for the method of the MCFlow paper.
     seed
-        Whole number that decides everything; the same seed gives the same file.
+        Random seed; the same seed gives the same file.
     scaling
-        How numbers are scaled: range or auto; the preset's value when not given.
+        Scaling of numeric columns: range or auto. By default as in the preset.
     max_epochs
-        Passes over the rows, at most; the preset's value when not given.
+        Maximum number of epochs. By default as in the preset.
     max_time
-        Seconds that the fit may take; the rate of learning follows the clock.
+        Time limit of the fit in seconds; the learning-rate schedule adapts to it.
     batch_size
-        Rows a step.
+        Rows per training step.
     learning_rate
-        Adam's rate.
+        Learning rate of Adam.
     likelihood_weight
-        The paper's lambda: weight of the log-density in the latent network's loss.
+        Weight of the log-density in the loss of the latent network (lambda in the paper).
     tolerance
-        End early when both losses move less than this share of their range; 0 never ends early.
+        Early stopping: stop when both losses change by less than this fraction of their range; 0 disables it.
     n_couplings
-        Affine couplings in the flow.
+        Number of affine couplings in the flow.
     n_models
-        Models to fit, those after the first on rows drawn with replacement; draws take turns with them.
+        Number of models to fit. All but the first are fitted on bootstrap samples, and draws alternate between them.
     calibrate
-        Set intervals and draws right by cells that were held out of the fit.
+        Calibrate intervals and draws on validation cells.
     checkpoint_dir
-        Folder for the fit's state: a fit that was stopped goes on from there.
+        Folder for checkpoints; an interrupted fit resumes from there.
     device
         auto, cpu, cuda or mps.
     progress
-        How to show the progress, on standard error: auto, a live display on a terminal and lines elsewhere; plain,
-        lines; json, one JSON object a line; none.
+        Progress on standard error: auto (a live display on a terminal, else lines), plain (lines), json (one JSON
+        object per line) or none.
     quiet
         Print errors only.
     """
@@ -88,8 +91,8 @@ class FitOptions:
     preset: str = "default"
     seed: int = 0
     scaling: str | None = None
-    max_epochs: int | None = None
-    max_time: float | None = None
+    max_epochs: Annotated[int | None, Parameter(group=TIME)] = None
+    max_time: Annotated[float | None, Parameter(group=TIME)] = None
     batch_size: int | None = None
     learning_rate: float | None = None
     likelihood_weight: float | None = None
@@ -97,13 +100,13 @@ class FitOptions:
     n_couplings: int | None = None
     n_models: int = 1
     calibrate: bool = True
-    checkpoint_dir: Path | None = None
-    device: str = "auto"
-    progress: str = "auto"
-    quiet: Annotated[bool, Parameter(alias="-q", negative="")] = False
+    checkpoint_dir: Annotated[Path | None, Parameter(group=TIME)] = None
+    device: Annotated[str, Parameter(group=ENGINE)] = "auto"
+    progress: Annotated[str, Parameter(group=TIME)] = "auto"
+    quiet: Annotated[bool, Parameter(alias="-q", negative="", group=OUTPUT)] = False
 
     def refuse_with_model(self, *, draws: bool = False) -> None:
-        """Raise `ParameterError` when a flag was given that a fitted model cannot follow; draws need a seed."""
+        """Raise `ParameterError` if an option has no effect with a fitted model; draws use the seed."""
         refuse_with_model(self, {"device", "progress", "quiet"} | ({"seed"} if draws else set()))
 
     def parameters(self) -> dict[str, Any]:
@@ -114,46 +117,58 @@ class FitOptions:
 
     @property
     def shown(self) -> str:
-        """How to show the progress; nothing when quiet."""
+        """Display of the progress; "none" if quiet."""
         check_parameter("--progress", self.progress, Options(PROGRESS))
         return "none" if self.quiet else self.progress
 
+    def notify_phase(self, name: str) -> None:
+        """Write a JSON event for the current phase, such as "filling", if the progress is JSON."""
+        if self.shown == "json":
+            from mcflow.fitting.progress import write_event
 
-@Parameter(name="*")
+            write_event("phase", name=name)
+
+
+@Parameter(name="*", group=COLUMNS)
 @dataclass(frozen=True)
 class ColumnOptions:
-    """What to know of the columns; each flag may be given several times.
+    """Options of columns; all but --schema and --unseen can be given several times.
 
     Parameters
     ----------
+    schema
+        Schema file written by `mcflow schema`, with the kinds, roles and bounds of columns. The options below replace
+        its entries.
     kind
-        NAME=KIND, where the kind that was found is not right: zip=category.
+        NAME=KIND, to correct the detected kind of a column: zip=category.
     role
         NAME=ROLE: ignore, predictors_only, targets_only or outcome.
     bounds
-        NAME=LOW:HIGH, the values that may be filled in; leave one out for open: age=0:120, price=0:
+        NAME=LOW:HIGH, the range of filled values; omit a bound to leave it open: age=0:120, price=0:
     allowed
         NAME=V1,V2,… or NAME=observed, the only values that may be filled in.
     rule
-        Comparison that filled rows have to meet: "low <= high".
+        Comparison that filled rows must satisfy: "low <= high".
     unseen
-        What to do with a level that the fit did not see: error or missing.
+        Handling of categories that were not seen during the fit: missing (the cell is kept, but not used) or error.
     """
 
+    schema: Path | None = None
     kind: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     role: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     bounds: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     allowed: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     rule: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
-    unseen: str = "error"
+    unseen: str = "missing"
 
     def refuse_with_model(self) -> None:
-        """Raise `ParameterError` when a flag was given that a fitted model cannot follow."""
+        """Raise `ParameterError` if an option has no effect with a fitted model."""
         refuse_with_model(self, {"unseen"})
 
     def parameters(self) -> dict[str, Any]:
         """Return the estimator's arguments."""
         return {
+            "schema": None if self.schema is None else str(self.schema),
             "kinds": _pairs("kind", self.kind, str),
             "roles": _pairs("role", self.role, str),
             "bounds": _pairs("bounds", self.bounds, _bounds),
@@ -162,39 +177,100 @@ class ColumnOptions:
             "unseen": self.unseen,
         }
 
+    def settings(self, frame: Frame, missing: MissingValues) -> ColumnSettings:
+        """Return the settings for a table with some missing values, without a fit."""
+        from mcflow.columns.planning import column_settings
 
-@Parameter(name="*")
+        given = self.parameters() | {"missing_values": missing}
+        return column_settings(frame, given.pop("schema"), **{k: v for k, v in given.items() if k != "unseen"})
+
+
+@Parameter(name="*", group=INPUT)
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of reading a file.
+
+    Parameters
+    ----------
+    na
+        Values that stand for missing cells: -999 in all columns, NAME=-999,99 in one; auto for all that look like it.
+        Can be given several times.
+    skip_rows
+        Number of lines above the header of a CSV or Excel file. They are kept in the output.
+    """
+
+    na: Annotated[tuple[str, ...], Parameter(negative="", show_default=False, allow_leading_hyphen=True)] = ()
+    skip_rows: int = 0
+
+    @property
+    def missing(self) -> MissingValues:
+        """Values that stand for missing cells."""
+        from mcflow.columns.schema import MissingValues
+
+        return MissingValues.parse(self.na)
+
+    def read(self, source: Path, known: TableSchema | None = None) -> TableFile:
+        """Read a file, with the missing values of a fitted table besides the given ones."""
+        from dataclasses import replace
+
+        from mcflow.files.tables import read_table
+
+        missing = self.missing
+        if known is not None:
+            codes = {str(column.name): column.missing_codes for column in known.columns if column.missing_codes}
+            for name, values in missing.by_column.items():
+                codes[name] = (*codes.get(name, ()), *values)
+            missing = replace(missing, by_column=codes)
+        check_parameter("--skip-rows", self.skip_rows, Interval(int, 0))
+        return read_table(source, missing=missing, skip_rows=self.skip_rows)
+
+    def refuse_in_parts(self) -> None:
+        """Raise `ParameterError` if an option requires a table in memory."""
+        if self.skip_rows:
+            raise ParameterError("--skip-rows requires a table in memory. Leave it out, or fill the files one by one.")
+        if self.missing.auto:
+            raise ParameterError(
+                "--na auto requires a table in memory. Run `mcflow inspect` on one of the files to see the suspected "
+                "codes, and name them, such as --na age=-999; or fill the files one by one."
+            )
+
+
+@Parameter(name="*", group=OUTPUT)
 @dataclass(frozen=True)
 class DrawOptions:
-    """How to write what is not known of the filled cells.
+    """Options of draws and intervals.
 
     Parameters
     ----------
     draws
-        Multiple imputation: write this many tables, each with other cells drawn from what they may be.
-        With -o filled.csv they are filled.1.csv, filled.2.csv and so on.
+        Multiple imputation: write this many completed tables, with missing cells drawn from their conditional
+        distribution. With -o filled.csv they are filled.1.csv, filled.2.csv and so on.
     long
-        Write all draws to one file, below each other, with their number in a last column "draw".
+        Write all draws to one file in long format, with the number of the draw in a last column "draw".
+    draws_format
+        How draws are written: files (one per draw), long (as --long), mids (for as.mids of R's mice: .imp, .id and the
+        incomplete table as imputation 0), stata (for mi import flong: _mi_m, _mi_id), stata-wide (for mi import wide:
+        _1_NAME, _2_NAME and so on) or spss (Imputation_, with the incomplete table as imputation 0).
     row_ids
-        Column of whole numbers that tells rows apart which are equal otherwise, so that their draws differ.
+        Column of integers that distinguishes rows that are otherwise equal, so that their draws differ.
     interval
-        Share between 0 and 1, such as 0.9: add columns NAME.low and NAME.high between which that share of the cells is.
+        Coverage between 0 and 1, such as 0.9: add the bounds of prediction intervals as columns NAME.low and NAME.high.
     """
 
     draws: Annotated[int | None, Parameter(converter=_whole)] = None
     long: Annotated[bool, Parameter(negative="")] = False
+    draws_format: str | None = None
     row_ids: str | None = None
     interval: float | None = None
 
-    def check(self, output: Path) -> None:
-        """Raise `ParameterError` when the flags do not go together, or not with the output.
+    @property
+    def layout(self) -> str:
+        """Format of the draws."""
+        return self.draws_format or ("long" if self.long else "files")
 
-        Parameters
-        ----------
-        output : Path
-            Of the command; "-" is standard output.
-        """
-        from mcflow.data.streams import STREAM
+    def check(self, output: Path) -> None:
+        """Raise `ParameterError` if options contradict each other or the output."""
+        from mcflow.files.streams import STREAM
 
         if self.interval is not None and not 0 < self.interval < 1:
             raise ParameterError(f"--interval is {self.interval:g}, but has to be above 0 and below 1, such as 0.9.")
@@ -202,24 +278,27 @@ class DrawOptions:
             self._refuse_without_draws()
             return
         check_parameter("--draws", self.draws, Interval(int, 1))
+        if self.draws_format is not None:
+            check_parameter("--draws-format", self.draws_format, Options(DRAWS_FORMATS))
+            if self.long and self.draws_format != "long":
+                raise ParameterError(f"--long contradicts --draws-format {self.draws_format}. Leave one of them out.")
         if self.interval is not None:
             raise ParameterError(
-                "--interval adds columns to the table of estimates, which --draws does not write; draws have a spread "
-                "of their own. Leave one of them out."
+                "--interval adds columns to the filled table, which --draws does not write; the spread of the draws "
+                "shows the uncertainty. Leave one of them out."
             )
-        if output == STREAM and not self.long:
-            raise ParameterError(
-                "--draws writes several files, and standard output is one. Add --long, or name a file."
-            )
+        if output == STREAM and self.layout == "files":
+            raise ParameterError("--draws writes several files. Add --long for standard output, or name a file.")
 
     def _refuse_without_draws(self) -> None:
-        needless = "--long" if self.long else "--row-ids" if self.row_ids is not None else None
+        given = {"--long": self.long, "--draws-format": self.draws_format, "--row-ids": self.row_ids}
+        needless = next((flag for flag, value in given.items() if value), None)
         if needless is not None:
-            raise ParameterError(f"{needless} is for draws. Say how many with --draws, or leave it out.")
+            raise ParameterError(f"{needless} requires --draws. Add the number of draws, or leave it out.")
 
 
 def _pairs(flag: str, given: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
-    """Read NAME=VALUE flags; a name may hold "=" itself, the value may not."""
+    """Parse NAME=VALUE options; a name may contain "=", a value may not."""
     pairs = {}
     for text in given:
         name, equals, value = text.rpartition("=")
@@ -241,7 +320,7 @@ def _values(text: str) -> Any:
 
 
 def _value(text: str) -> Any:
-    """Return a number, a text such as a date, or None for nothing."""
+    """Return a number, a text such as a date, or None for an empty text."""
     try:
         return float(text) if text.strip() else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""`mcflow serve`: the page and the HTTP interface."""
+"""`mcflow serve`: the web page and the HTTP API."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-
-#: The variable that holds the token.
-TOKEN_VARIABLE = "MCFLOW_TOKEN"  # noqa: S105
 
 
 def serve(
@@ -29,46 +26,52 @@ def serve(
     max_memory: str | None = None,
     jobs: int = 1,
     max_queue: int = 100,
+    max_kept: int = 1_000,
+    max_disk: str = "50GB",
     keep: float = 24.0,
     open_browser: Annotated[bool, Parameter(name="--open", negative="")] = False,
 ) -> None:
-    """Serve the page and the HTTP interface on this machine, until stopped with Ctrl-C.
+    """Serve the web page and the HTTP API on this machine, until stopped with Ctrl-C.
 
     Parameters
     ----------
     host
-        Address to listen on. Any other than this machine's own needs a token.
+        Address to listen on. Addresses that other machines can reach require a token.
     port
-        Port to listen on; 0 takes a free one.
+        Port to listen on; 0 selects a free port.
     data_dir
-        Folder for files that were sent and what was made of them; by default `serve` in mcflow's cache.
+        Folder for uploaded files and results; by default the folder `serve` in the cache of mcflow.
     token
-        What clients have to know. Better given as the variable MCFLOW_TOKEN, which no list of processes shows.
+        Token that clients must send. Prefer the environment variable MCFLOW_TOKEN, which process lists do not show.
     max_upload
-        Largest file, also after unpacking: 500MB, 2GB.
+        Maximum size of an uploaded file, also after decompression: 500MB, 2GB.
     max_rows
-        Rows of a table, at most.
+        Maximum number of rows of a table.
     max_columns
-        Columns of a table, at most.
+        Maximum number of columns of a table.
     max_cells
-        Cells of a table, at most.
+        Maximum number of cells of a table.
     max_time
-        Seconds that a job may take before it is ended.
+        Time limit of a job in seconds.
     max_memory
-        Memory that a job may hold before it is ended: 8GB. By default three quarters of the machine's.
+        Memory limit of a job: 8GB. By default three quarters of the memory of the machine.
     jobs
-        Jobs that run at once; the others wait.
+        Number of jobs that run at the same time; the others wait in a queue.
     max_queue
-        Jobs that may wait.
+        Maximum number of jobs that arrive, are inspected or wait in the queue.
+    max_kept
+        Maximum number of jobs whose files are kept; more are refused.
+    max_disk
+        Size of all kept files from which on nothing new is accepted: 50GB.
     keep
-        Hours after which files that were sent, and all that was made of them, are deleted.
+        Hours after which uploaded files and their results are deleted.
     open_browser
         Open the page in the browser.
     """
     from mcflow.serve import check_serve
 
     check_serve()
-    from mcflow.data.downloads import cache_folder
+    from mcflow.files.atomic import cache_folder
     from mcflow.serve.app import run_server
     from mcflow.serve.limits import Limits, parse_size
 
@@ -81,9 +84,11 @@ def serve(
         max_memory=0 if max_memory is None else parse_size(max_memory),
         jobs=jobs,
         max_queue=max_queue,
+        max_kept=max_kept,
+        max_disk=parse_size(max_disk),
         keep=keep,
     )
-    secret = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
+    secret = os.environ.get("MCFLOW_TOKEN", "") if token is None else token
     folder = data_dir or cache_folder() / "serve"
     with contextlib.suppress(KeyboardInterrupt):
         run_server(
@@ -98,7 +103,7 @@ def serve(
 
 def _announce(url: str, folder: Path, keep: float, open_browser: bool) -> None:
     print(f"mcflow serves {url}", flush=True)
-    print(f"Files are kept in {folder} for {keep:g} hours. Stop with Ctrl-C.", flush=True)
+    print(f"Files are kept in {folder} for {keep:g} hours. Press Ctrl-C to stop.", flush=True)
     if open_browser:
         import webbrowser
 

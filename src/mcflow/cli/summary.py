@@ -1,4 +1,4 @@
-"""The summary of a fill as a table on the terminal."""
+"""Print the summary of a filled table on the terminal."""
 
 from __future__ import annotations
 
@@ -12,52 +12,43 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-#: Columns to list before the rest is only counted.
-MOST_COLUMNS = 50
-#: Names to list in a sentence.
-MOST_NAMES = 20
-#: Characters of a level that are shown.
-WIDEST = 12
+#: Maximum number of columns in the table.
+MAX_COLUMNS = 50
+#: Maximum number of names in a sentence.
+MAX_NAMES = 20
+#: Maximum number of characters of a category.
+MAX_WIDTH = 12
 
-#: What to say of columns that no model filled, by kind or role.
+#: Notes on columns that are not filled by the model, by kind or role.
 NOTES = {
-    "constant": "One value only, filled with it",
-    "empty": "No observed value, numbers filled with 0",
-    "identifier": "Looks like an identifier, left alone",
-    "text": "Too many different texts, left alone",
-    "other": "Of a type that is not filled, left alone",
-    "ignore": "Ignored as asked",
+    "constant": "Constant, filled with its value",
+    "zeros": "No observed value, filled with 0",
+    "empty": "No observed value, not filled",
+    "identifier": "Identifier, not filled",
+    "text": "Free text, not filled",
+    "other": "Unsupported type, not filled",
+    "ignore": "Ignored as requested",
     "outcome": "Outcome, neither used nor filled",
-    "predictors_only": "Used, not filled",
+    "predictors_only": "Used as a predictor, not filled",
 }
 
 
 def print_summary(summary: dict[str, Any], written: Sequence[str], console: Console | None = None) -> None:
-    """Print what was missing and what was filled.
-
-    Parameters
-    ----------
-    summary : dict
-        From `mcflow.report.summarise`.
-    written : sequence of str
-        Lines to end with, which say what was written where.
-    console : rich.console.Console, optional
-        Where to print, by default standard output.
-    """
+    """Print a summary from `mcflow.report.summarise`, and the lines that say what was written."""
     console = console or Console()
-    holed = sorted((c for c in summary["columns"] if c["missing"]), key=lambda c: -c["missing"])
+    incomplete = sorted((c for c in summary["columns"] if c["missing"]), key=lambda c: -c["missing"])
     share = summary["missing"] / max(summary["cells"], 1)
     title = f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {share:.1%} of the cells missing"
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("column", no_wrap=True)
     for heading in ("kind", "missing", "observed", "filled with"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for column in holed[:MOST_COLUMNS]:
-        table.add_row(*map(Text, _cells(column, summary["rows"])))  # brackets in a name are no markup
-    table.caption = "observed, filled with: the mean of numbers and times, the commonest level"
-    if holed:
+    for column in incomplete[:MAX_COLUMNS]:
+        table.add_row(*map(Text, _cells(column, summary["rows"])))  # as `Text`, brackets in a name are not markup
+    table.caption = "observed, filled with: mean of numbers and times, most frequent category"
+    if incomplete:
         console.print(table)
-    for line in [*_lines(summary, holed), *written]:
+    for line in [*_lines(summary, incomplete), *written]:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -72,25 +63,30 @@ def _cells(column: dict[str, Any], n_rows: int) -> list[str]:
 
 
 def _shown(typical: Any) -> str:
-    """Return a mean or a level, short enough for the table."""
+    """Return a mean or a category, shortened for the table."""
     if typical is None:
         return ""
     text = f"{typical:.4g}" if isinstance(typical, float) else str(typical)
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+    return text if len(text) <= MAX_WIDTH else text[: MAX_WIDTH - 1] + "…"
 
 
-def _lines(summary: dict[str, Any], holed: list[dict[str, Any]]) -> list[str]:
+def _treatment(column: dict[str, Any]) -> str:
+    """Return the key of the note on a column with the role "fill"."""
+    if column["role"] != "fill":
+        return ""
+    return "zeros" if column["kind"] == "empty" and column["filled"] else str(column["kind"])
+
+
+def _lines(summary: dict[str, Any], incomplete: list[dict[str, Any]]) -> list[str]:
     lines = []
-    if len(holed) > MOST_COLUMNS:
-        lines.append(f"… and {len(holed) - MOST_COLUMNS} more columns with holes.")
+    if len(incomplete) > MAX_COLUMNS:
+        lines.append(f"… and {len(incomplete) - MAX_COLUMNS} more columns with missing cells.")
     for word, note in NOTES.items():
-        names = [
-            c["name"] for c in summary["columns"] if c["role"] == word or (c["role"] == "fill" and c["kind"] == word)
-        ]
+        names = [c["name"] for c in summary["columns"] if word in (c["role"], _treatment(c))]
         if names:
-            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-            lines.append(f"{note}: {', '.join(names[:MOST_NAMES])}{more}.")
+            more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+            lines.append(f"{note}: {', '.join(names[:MAX_NAMES])}{more}.")
     left = summary["missing"] - summary["filled"]
-    stay = f"; {left:,} stay missing, in columns that are left alone" if left else ""
+    stay = f"; {left:,} remain missing in columns that are not filled" if left else ""
     lines.append(f"Filled {summary['filled']:,} of {summary['missing']:,} missing cells{stay}.")
     return lines

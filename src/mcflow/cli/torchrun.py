@@ -1,8 +1,8 @@
-"""The command line under torchrun: several processes that fit one model."""
+"""Commands under torchrun: several processes that fit one model."""
 
 from __future__ import annotations
 
-__all__ = ["check_command", "sharing", "speaker"]
+__all__ = ["check_command", "sharing", "worker_prefix"]
 
 import os
 import warnings
@@ -17,69 +17,37 @@ from mcflow.errors import ParameterError
 if TYPE_CHECKING:
     from mcflow.cli.options import FitOptions
 
-#: What the processes of torchrun can do together.
-SHARED = "fit"
-
 
 def check_command(given: Sequence[str]) -> None:
-    """Raise `ParameterError` when torchrun has started several processes of a command that is meant for one.
-
-    Parameters
-    ----------
-    given : sequence of str
-        The arguments of the process.
-    """
-    number = _started()
-    if number > 1 and given and given[0] != SHARED and not given[0].startswith("-"):
+    """Raise `ParameterError` if torchrun has started several processes of a command other than `fit`."""
+    number = _world_size()
+    if number > 1 and given and given[0] != "fit" and not given[0].startswith("-"):
         raise ParameterError(
-            f"torchrun has started {number} processes of `mcflow {given[0]}`, which works in one. Fit with torchrun "
-            "and `mcflow fit`, then use the model with `mcflow impute --model`, without torchrun."
+            f"torchrun has started {number} processes of `mcflow {given[0]}`, which runs in one process. Fit with "
+            "torchrun and `mcflow fit`, then use the model with `mcflow impute --model`, without torchrun."
         )
 
 
-def speaker() -> str:
-    """Return who says an error: nothing for a single process and for the first of several.
-
-    Returns
-    -------
-    str
-        Such as "worker 2 of 2: ".
-    """
-    rank, number = int(os.environ.get("RANK", "0")), _started()
+def worker_prefix() -> str:
+    """Return the prefix of an error, such as "worker 2 of 2: "; empty for the first worker or a single process."""
+    rank, number = int(os.environ.get("RANK", "0")), _world_size()
     return f"worker {rank + 1} of {number}: " if number > 1 and rank else ""
 
 
 @contextmanager
 def sharing(source: Path, options: FitOptions) -> Iterator[tuple[FitOptions, bool]]:
-    """Share a fit with the other processes of torchrun, if it has started this one.
+    """Join the other processes of torchrun, if any, and yield the options and whether this process writes the model.
 
-    Parameters
-    ----------
-    source : Path
-        What is learned from.
-    options : FitOptions
-        Flags of the command.
-
-    Yields
-    ------
-    options : FitOptions
-        The same; quiet for all but the first process.
-    is_first : bool
-        Whether this is the process that writes the model.
-
-    Raises
-    ------
-    ParameterError
-        When the source is standard input, which only one process can read.
+    The options are quiet in all processes but the first.
     """
-    if _started() == 1:
+    if _world_size() == 1:
         yield options, True
         return
-    from mcflow.data.streams import STREAM
-    from mcflow.training.parallel import torchrun
+    from mcflow.files.streams import STREAM
+    from mcflow.fitting.distributed import torchrun
 
     if source == STREAM:
-        raise ParameterError("Standard input cannot be read by several processes. Give torchrun's workers a file.")
+        raise ParameterError("Standard input cannot be read by several processes. Give a file to fit with torchrun.")
     with torchrun(options.device) as workers, warnings.catch_warnings():
         if not workers.is_first:
             warnings.simplefilter("ignore")
@@ -87,6 +55,6 @@ def sharing(source: Path, options: FitOptions) -> Iterator[tuple[FitOptions, boo
         yield options, workers.is_first
 
 
-def _started() -> int:
-    """Return how many processes torchrun has started, 1 without it."""
+def _world_size() -> int:
+    """Return the number of processes that torchrun has started; 1 without torchrun."""
     return int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1

@@ -1,8 +1,8 @@
-"""A connection to a Ray cluster: one that is there, or one on this machine when asked for."""
+"""Connect to a running Ray cluster, or start one on this machine."""
 
 from __future__ import annotations
 
-__all__ = ["connected", "hushed", "need_ray"]
+__all__ = ["connected", "need_ray", "quiet"]
 
 import contextlib
 import logging
@@ -12,41 +12,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcflow.errors import EngineError, MissingExtraError, ParameterError
+from mcflow.installation import install_extra
 
-#: Bytes of shared memory of a cluster that is started here; it holds the model and the names of parts, no rows.
+#: Bytes of the object store of a cluster that is started here. It holds the model and the list of parts, no rows.
 _OBJECT_STORE = 256 * 2**20
 
-#: What a process has to know before it connects: send no statistics, and keep the core's log to itself.
+#: Environment of the connection: no usage statistics, and no log lines of Ray's core on the terminal.
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 
 
 @contextlib.contextmanager
 def connected(address: str | None = None, *, cpus: int | None = None) -> Iterator[Any]:
-    """Hold a connection to a Ray cluster.
-
-    Parameters
-    ----------
-    address : str, optional
-        "auto" for the cluster that this machine belongs to, "host:port", or "ray://host:port"; "local" starts one on
-        this machine, which ends with the block. Without it, the cluster of the environment variable RAY_ADDRESS is
-        used. A process that is connected already stays so.
-    cpus : int, optional
-        Workers that a cluster on this machine has to have room for, if more than its cores.
-
-    Yields
-    ------
-    module
-        `ray`.
-
-    Raises
-    ------
-    ParameterError
-        When there is no address and no connection; nothing is started unasked.
-    EngineError
-        When no cluster answers.
-    MissingExtraError
-        When Ray is not installed.
-    """
+    """Use the current connection to Ray, or connect to a cluster for the duration of a block."""
     ray = need_ray()
     if ray.is_initialized():
         yield ray
@@ -54,8 +31,8 @@ def connected(address: str | None = None, *, cpus: int | None = None) -> Iterato
     address = address or os.environ.get("RAY_ADDRESS")
     if not address:
         raise ParameterError(
-            "There is no address of a Ray cluster. Give that of a running one, such as auto or host:6379, or local to "
-            "start one on this machine (in Python address=..., on the command line --address)."
+            "No address of a Ray cluster is given. Give that of a running cluster, such as auto or host:6379, or local "
+            "to start one on this machine (in Python address=..., on the command line --address)."
         )
     _connect(ray, address, cpus)
     try:
@@ -65,24 +42,13 @@ def connected(address: str | None = None, *, cpus: int | None = None) -> Iterato
 
 
 def need_ray() -> Any:
-    """Return Ray, or say how to install it.
-
-    Returns
-    -------
-    module
-        `ray`, with `ray.data`.
-
-    Raises
-    ------
-    MissingExtraError
-        When it is not installed.
-    """
+    """Import Ray, or raise `MissingExtraError`."""
     try:
         import ray
         import ray.data
     except ImportError as error:
         raise MissingExtraError(
-            f"Clusters of Ray need {error.name}, which is missing: pip install 'mcflow[ray]'"
+            f"The Ray engine needs {error.name}, which is missing: {install_extra('ray')}"
         ) from error
     return ray
 
@@ -98,9 +64,9 @@ def _connect(ray: Any, address: str, cpus: int | None) -> None:
     except (OSError, RuntimeError, ValueError) as error:
         if _asks_for_token(error):
             raise EngineError(
-                f"The Ray cluster at {address!r} asks for a token, and none or another one was given. Set "
-                "RAY_AUTH_MODE=token; Ray then takes the token from ~/.ray/auth_token, where `ray start` wrote it on "
-                "the first machine, or from the file that RAY_AUTH_TOKEN_PATH names."
+                f"The Ray cluster at {address!r} requires a token, and the token is missing or wrong. Set "
+                "RAY_AUTH_MODE=token; Ray then reads the token from ~/.ray/auth_token, where `ray start` wrote it on "
+                "the head node, or from the file named in RAY_AUTH_TOKEN_PATH."
             ) from error
         why = str(error).strip().partition("\n")[0].rstrip(". ")
         raise EngineError(
@@ -110,7 +76,7 @@ def _connect(ray: Any, address: str, cpus: int | None) -> None:
 
 
 def _asks_for_token(error: BaseException | None) -> bool:
-    """Tell whether an error, or one behind it, is that of a token."""
+    """Return whether an error or one of its causes is an authentication error."""
     while error is not None:
         if "AuthenticationError" in f"{type(error).__name__} {error}":
             return True
@@ -120,7 +86,7 @@ def _asks_for_token(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment that are not set, for the time of a block."""
+    """Set environment variables that are not set, for the duration of a block."""
     added = [name for name in wanted if name not in os.environ]
     os.environ.update({name: wanted[name] for name in added})
     try:
@@ -132,7 +98,7 @@ def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _muted() -> Iterator[None]:
-    """Drop what is written to the process's standard error during a block; Ray's core tells there of its log level."""
+    """Discard the standard error of the process during a block; Ray's core writes its log level there."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -145,8 +111,8 @@ def _muted() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def hushed() -> Iterator[None]:
-    """Keep the progress bars and log lines of Ray Data and Ray Train off the terminal for the time of a block."""
+def quiet() -> Iterator[None]:
+    """Disable the progress bars and log lines of Ray Data and Ray Train for the duration of a block."""
     from ray.data import DataContext
 
     context, before = DataContext.get_current(), DataContext.get_current().enable_progress_bars

@@ -1,4 +1,4 @@
-"""Fit on a Ray cluster: Ray Train's workers share every batch, and go on from the last checkpoint when one dies."""
+"""Fit on a Ray cluster: workers of Ray Train share every batch and restart from the last checkpoint."""
 
 from __future__ import annotations
 
@@ -19,22 +19,25 @@ from typing import Any
 from sklearn.base import clone
 
 from mcflow.config import Interval, check_parameter
-from mcflow.data.files import replacing
-from mcflow.data.parts import find_files
-from mcflow.data.survey import SAMPLE_ROWS
-from mcflow.engines import local_fit
-from mcflow.engines.pipeline import repeated
-from mcflow.engines.ray_cluster import connected, hushed
+from mcflow.engines import local
+from mcflow.engines.background import call_every
+from mcflow.engines.ray_cluster import connected, quiet
 from mcflow.errors import McflowError, McflowWarning, ParameterError, TrainingError, error_named
+from mcflow.files.atomic import replacing
+from mcflow.files.partitioned import find_files
+from mcflow.files.survey import SAMPLE_ROWS
 from mcflow.imputers import MCFlowImputer
-from mcflow.imputers.fitting import fit_seed
 from mcflow.imputers.persistence import load_table_model
+from mcflow.imputers.presets import fit_seed
 
-#: Files in the folder of a fit: the model, what went wrong, and the lines that show the progress.
-MODEL, ERROR, PROGRESS = "model.mcflow", "error.json", "progress.log"
+#: File of the fitted model in the folder of a fit.
+MODEL = "model.mcflow"
 
-#: Seconds between two looks at the lines that the first worker has written.
-LOOK_EVERY = 1.0
+#: File of an error that a worker has raised.
+ERROR = "error.json"
+
+#: File of the progress lines that the first worker writes.
+PROGRESS = "progress.log"
 
 
 def fit_dataset(
@@ -54,27 +57,22 @@ def fit_dataset(
 
     Parameters
     ----------
-    source : path-like
-        A file, a folder or a pattern; see `mcflow.data.parts.find_files`.
-    imputer : MCFlowImputer
-        With the preset "default"; it is fitted in place.
+    source, imputer, sample_rows, folder
+        See `mcflow.engines.fit_dataset`. Each worker holds `sample_rows` rows in memory, and each machine has its
+        own `folder`.
     address : str, optional
-        Of the cluster; see `mcflow.engines.ray_cluster.connected`. "local" starts one on this machine for this call.
+        Address of the cluster; see `mcflow.engines.ray.impute_dataset`.
     workers : int, default=2
-        Processes that share every batch.
+        Number of processes that share every batch.
     use_gpu : bool, default=False
-        Whether each of them gets a GPU of its own.
+        Whether each worker gets its own GPU.
     cpus_per_worker : int, default=1
-        CPUs of each, and threads it computes with.
+        CPUs and threads per worker.
     storage : path-like, optional
-        A folder for the model and the fit's state that all machines of the cluster see; by default the imputer's
-        `checkpoint_dir`. On a single machine both can be left out, and a passing folder is used.
+        Folder for the model and the checkpoints that all machines of the cluster can access; by default the imputer's
+        `checkpoint_dir`. On a single machine both can be omitted; a temporary folder is used then.
     max_failures : int, default=3
-        How often workers may die before the fit is given up.
-    sample_rows : int
-        Rows that each worker keeps in memory; see `mcflow.engines.fit_dataset`.
-    folder : path-like, optional
-        Where each machine keeps all rows during the fit, with five bytes a cell.
+        Number of worker failures after which the fit fails.
 
     Returns
     -------
@@ -84,35 +82,35 @@ def fit_dataset(
     Raises
     ------
     TrainingError
-        When workers died too often, or a loss is no longer a number.
+        If workers failed too often, or a loss is not finite.
     ParameterError
-        When there is neither an address nor a connection, or when several machines need a `storage`.
+        If there is neither an address nor a connection, or if a cluster of several machines has no `storage`.
 
     Notes
     -----
-    One worker gives the model that `mcflow.engines.fit_dataset` gives, bit for bit on as many threads; several have the
-    same loss curve, to rounding. The checkpoints of the fit are in the imputer's `checkpoint_dir`, by default below
-    `storage`. When a worker dies, all of them are started anew and go on from the last one, to the same model. On
-    several machines, the source has to be where all of them see it under the same name.
+    One worker gives the model of `mcflow.engines.fit_dataset`, identical bits on the same number of threads; several
+    workers have the same loss curve up to rounding. Checkpoints are in the imputer's `checkpoint_dir`, by default below
+    `storage`. When a worker dies, all workers restart from the last checkpoint and reach the same model. On several
+    machines, all of them must see the source under the same path.
     """
     for name, value in (("workers", workers), ("cpus_per_worker", cpus_per_worker)):
         check_parameter(name, value, Interval(int, 1))
     find_files(source)
     with connected(address, cpus=workers * cpus_per_worker) as ray, contextlib.ExitStack() as stack:
-        _look_at(ray, workers, cpus_per_worker, use_gpu)
+        _check_resources(ray, workers, cpus_per_worker, use_gpu)
         home = _home(ray, storage or imputer.checkpoint_dir, stack)
         task = _task(Path.cwd() / source, imputer, home, sample_rows, folder)
         sizes: dict[str, Any] = {"num_workers": workers, "use_gpu": use_gpu}
         sizes["resources_per_worker"] = {"CPU": cpus_per_worker} | ({"GPU": 1} if use_gpu else {})
-        stack.enter_context(hushed())
-        stack.enter_context(repeated(_copying(home / PROGRESS), LOOK_EVERY))
+        stack.enter_context(quiet())
+        stack.enter_context(call_every(1.0, _follow(home / PROGRESS)))
         _run(task, sizes, max_failures)
-        return _taken_over(imputer, home / MODEL)
+        return _load_into(imputer, home / MODEL)
 
 
 @dataclass(frozen=True)
 class _FitTask:
-    """What every worker has to know."""
+    """Settings shared by all workers."""
 
     source: Path
     imputer: MCFlowImputer
@@ -121,27 +119,27 @@ class _FitTask:
     folder: Path | None
 
 
-def _look_at(ray: Any, workers: int, cpus: int, use_gpu: bool) -> None:
-    """Warn when the cluster has to grow before the fit can begin."""
+def _check_resources(ray: Any, workers: int, cpus: int, use_gpu: bool) -> None:
+    """Warn if the cluster has fewer resources than the workers need."""
     there = ray.cluster_resources()
     for name, needed in {"CPU": workers * cpus, "GPU": workers if use_gpu else 0}.items():
         if there.get(name, 0) < needed:
             warnings.warn(
-                f"The cluster has {there.get(name, 0):g} {name}s and {workers} workers need {needed}: the fit waits "
-                "until it has grown. Give fewer workers if it does not.",
+                f"The cluster has {there.get(name, 0):g} {name}s and {workers} workers need {needed}. The fit waits "
+                "until the cluster has scaled up. Use fewer workers if it does not scale.",
                 McflowWarning,
                 stacklevel=3,
             )
 
 
 def _home(ray: Any, storage: str | Path | None, stack: contextlib.ExitStack) -> Path:
-    """Return the folder of the fit, without what an earlier one has left there but for its state."""
+    """Return the folder of the fit, and delete the files of an earlier fit except its checkpoints."""
     if storage is None:
         machines = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         if len(machines) > 1:
             raise ParameterError(
-                f"The cluster has {len(machines)} machines, so the fit needs a folder that all of them see. Give "
-                "storage= (on the command line --checkpoint-dir)."
+                f"The cluster has {len(machines)} machines, so the fit needs a folder that all of them can access. "
+                "Give storage= (on the command line --checkpoint-dir)."
             )
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mcflow-fit-")))
     home = Path.cwd() / storage
@@ -152,9 +150,9 @@ def _home(ray: Any, storage: str | Path | None, stack: contextlib.ExitStack) -> 
 
 
 def _task(source: Path, imputer: MCFlowImputer, home: Path, sample_rows: int, folder: str | Path | None) -> _FitTask:
-    """Return what the workers do, with a seed and a folder for checkpoints that all of them know."""
+    """Return the settings of the workers, with a common seed and checkpoint folder."""
     state = Path.cwd() / (imputer.checkpoint_dir or home / "state")
-    # A fit that goes on from an earlier model has to take it along.
+    # With `warm_start` the fitted state has to be sent too.
     sent = copy.copy(imputer) if imputer.warm_start else clone(imputer)
     shown = "plain" if imputer.verbose in (True, "auto") else imputer.verbose
     sent.set_params(checkpoint_dir=str(state), random_state=fit_seed(imputer.random_state, state), verbose=shown)
@@ -162,70 +160,67 @@ def _task(source: Path, imputer: MCFlowImputer, home: Path, sample_rows: int, fo
 
 
 def _run(task: _FitTask, sizes: dict[str, Any], max_failures: int) -> None:
-    """Let Ray Train do a task."""
+    """Run a fit with Ray Train."""
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
     run = RunConfig(
-        name=f"run-{secrets.token_hex(4)}",  # Ray would take up an earlier run of the same name
+        name=f"run-{secrets.token_hex(4)}",  # Ray would resume an earlier run of the same name
         storage_path=str(task.home / "ray"),
         failure_config=FailureConfig(max_failures=max_failures),
     )
     trainer = TorchTrainer(
-        _fit_together, train_loop_config={"task": task}, scaling_config=ScalingConfig(**sizes), run_config=run
+        _fit_worker, train_loop_config={"task": task}, scaling_config=ScalingConfig(**sizes), run_config=run
     )
     try:
         trainer.fit()
-    except Exception as error:  # Ray has several kinds, which differ from version to version
+    except Exception as error:  # the classes differ between versions of Ray
         _raise_error_in(task.home)
         why = (str(error).strip().splitlines() or [type(error).__name__])[-1].rstrip(". ")
         raise TrainingError(
-            f"The workers of the fit died more than {max_failures} times: {why}. With a folder for storage or for "
-            "checkpoints, the same call goes on from the last checkpoint."
+            f"The workers of the fit failed more than {max_failures} times: {why}. With `storage` or `checkpoint_dir`, "
+            "the same call resumes from the last checkpoint."
         ) from error
     _raise_error_in(task.home)
 
 
-def _fit_together(config: dict[str, Any]) -> None:
-    """Be one of the workers."""
-    from mcflow.training.parallel import joined
+def _fit_worker(config: dict[str, Any]) -> None:
+    """Run the fit in one worker."""
+    from mcflow.fitting.distributed import joined
 
     task: _FitTask = config["task"]
     if (task.home / ERROR).exists():
         return
     try:
-        with joined() as workers, _written(task.home / PROGRESS if workers.is_first else None):
-            fitted = local_fit.fit_dataset(task.source, task.imputer, sample_rows=task.sample_rows, folder=task.folder)
+        with joined() as workers, _stderr_to(task.home / PROGRESS if workers.is_first else None):
+            fitted = local.fit_dataset(task.source, task.imputer, sample_rows=task.sample_rows, folder=task.folder)
             if workers.is_first:
                 fitted.save(task.home / MODEL)
     except (McflowError, OSError) as error:
-        # A worker that lost the others is a matter for Ray. Trying again does not help with anything else.
+        # Ray restarts workers that lost the connection to the others. Other errors would only repeat.
         if isinstance(error, TrainingError) and error.__cause__ is not None:
             raise
         with replacing(task.home / ERROR) as temporary:
-            temporary.write_text(json.dumps({"kind": type(error).__name__, "words": str(error)}))
+            temporary.write_text(json.dumps({"kind": type(error).__name__, "message": str(error)}))
 
 
 def _raise_error_in(home: Path) -> None:
-    """Raise the error that a worker has left in a folder, if there is one."""
+    """Raise the error that a worker has stored in a folder, if any."""
     if (home / ERROR).exists():
-        said = json.loads((home / ERROR).read_text())
-        raise error_named(said["kind"])(said["words"])
+        stored = json.loads((home / ERROR).read_text())
+        raise error_named(stored["kind"])(stored["message"])
 
 
-def _taken_over(imputer: MCFlowImputer, path: Path) -> MCFlowImputer:
-    """Give an imputer what another one, which is in a file, has learned."""
+def _load_into(imputer: MCFlowImputer, path: Path) -> MCFlowImputer:
+    """Copy the fitted state of a model file to an imputer."""
     fitted, parameters = load_table_model(path, device=imputer.device), imputer.get_params()
     imputer.__dict__.update({name: value for name, value in vars(fitted).items() if name not in parameters})
     return imputer
 
 
-# ---------------------------------------------------------------- progress
-
-
 @contextlib.contextmanager
-def _written(path: Path | None) -> Iterator[None]:
-    """Append what a block writes to standard error to a file."""
+def _stderr_to(path: Path | None) -> Iterator[None]:
+    """Append the standard error of a block to a file."""
     if path is None:
         yield
         return
@@ -233,15 +228,15 @@ def _written(path: Path | None) -> Iterator[None]:
         yield
 
 
-def _copying(path: Path) -> Callable[[], None]:
-    """Return what copies the new lines of a file that grows to standard error."""
+def _follow(path: Path) -> Callable[[], None]:
+    """Return a function that copies new lines of a file to standard error."""
     place = [0]
 
-    def copy_on() -> None:
+    def copy_new() -> None:
         if path.exists():
             with path.open() as file:
                 file.seek(place[0])
                 sys.stderr.write(file.read())
                 place[0] = file.tell()
 
-    return copy_on
+    return copy_new

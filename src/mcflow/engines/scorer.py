@@ -1,19 +1,21 @@
-"""A fitted model that fills Arrow tables, one batch after the other, and gives back the types it was given."""
+"""Fitted model that fills and draws Arrow tables and keeps their types, and its serialised form."""
 
 from __future__ import annotations
 
-__all__ = ["Scorer"]
+__all__ = ["Scorer", "SerialisedModel", "as_scorer"]
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
 
-from mcflow.data.parquet_tables import conformed
 from mcflow.errors import DataError
+from mcflow.files.parquet import conformed
 from mcflow.imputers import MCFlowImputer
 from mcflow.imputers.persistence import load_table_model
 from mcflow.random import seed_from
@@ -26,13 +28,13 @@ class Scorer:
     Parameters
     ----------
     imputer : MCFlowImputer
-        Fitted.
+        Fitted imputer.
 
     Notes
     -----
-    A row's answer does not depend on the rows it comes with, so it does not matter how a table is cut into batches: the
-    cells are the same to the rounding of float32, and the same bits where the batches are equal. Draws depend on the
-    seed, the number of the draw, and the row.
+    The filled values of a row do not depend on the other rows of its batch. Different batch sizes give the same values
+    up to float32 rounding, and equal batches give identical bits. Draws depend on the seed, the number of the draw and
+    the row.
 
     Examples
     --------
@@ -54,9 +56,9 @@ class Scorer:
         Parameters
         ----------
         path : path-like
-            The file.
+            Model file.
         device : str, default="auto"
-            Where to compute.
+            Device to compute on.
 
         Returns
         -------
@@ -65,50 +67,33 @@ class Scorer:
         Raises
         ------
         ModelFileError
-            When it is no model of tables.
+            If the file is not a model of tables.
         """
         return cls(load_table_model(path, device=device))
 
     def in_order(self, table: pa.Table) -> pa.Table:
-        """Put columns into the order of the fit, where they are the same ones.
-
-        Parameters
-        ----------
-        table : pyarrow.Table
-            Rows to fill.
-
-        Returns
-        -------
-        pyarrow.Table
-        """
+        """Return the columns in the order of the fit; a table with other columns is returned unchanged."""
         names = [str(column.name) for column in self.imputer.schema_.columns]
         return table.select(names) if sorted(names) == sorted(table.column_names) else table
 
     def schema(self, given: pa.Schema) -> pa.Schema:
-        """Return names and types of what `fill` makes of tables of a schema.
+        """Return the schema that `fill` gives to tables of a schema.
 
-        Parameters
-        ----------
-        given : pyarrow.Schema
-            Of the tables with holes.
-
-        Returns
-        -------
-        pyarrow.Schema
-            The same, but for columns that the model leaves out and for types that cannot hold what is filled in.
+        Columns that the model drops are absent, and types that cannot hold the filled values differ.
         """
         empty = pa.table([pa.nulls(1, field.type) for field in given], schema=_nullable(given))
         return conformed(self.imputer.transform(empty), empty).schema
 
     def fill(self, table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
-        """Fill the holes of a batch.
+        """Fill the missing cells of a batch.
 
         Parameters
         ----------
         table : pyarrow.Table
-            The columns of the fit, in any number of rows.
+            Batch with the columns of the fit.
         schema : pyarrow.Schema, optional
-            What to give back, from `schema`; by default that of the table wherever it can hold the filled cells.
+            Schema of the result, from `schema`. By default the types of the table, where they can hold the filled
+            values.
 
         Returns
         -------
@@ -117,7 +102,7 @@ class Scorer:
         Raises
         ------
         DataError
-            When a filled cell does not fit the schema.
+            If a filled value does not fit the schema.
         """
         return self._as(conformed(self.imputer.transform(table), table), schema)
 
@@ -135,15 +120,15 @@ class Scorer:
         Parameters
         ----------
         table : pyarrow.Table
-            The columns of the fit.
+            Batch with the columns of the fit.
         m : int, default=20
-            How often.
+            Number of draws.
         random_state : int, Generator, RandomState or None
-            Decides the draws; the same for all batches of a table.
+            Seed of the draws. Use the same one for all batches of a table.
         row_ids : array-like of shape (n_rows,), optional
-            Whole numbers that tell equal rows apart.
+            Integers that distinguish equal rows.
         schema : pyarrow.Schema, optional
-            As for `fill`.
+            Schema of the result; see `fill`.
 
         Yields
         ------
@@ -153,12 +138,7 @@ class Scorer:
             yield self._as(conformed(drawn, table), schema)
 
     def fingerprint(self) -> str:
-        """Return a word that differs from one model to the next.
-
-        Returns
-        -------
-        str
-        """
+        """Return the SHA-256 of the schema, the constraints and all tensors, in hexadecimal."""
         models = [self.imputer.model_, *self.imputer.other_models_]
         digest = hashlib.sha256(json.dumps(self.imputer.schema_.to_dict(), sort_keys=True).encode())
         digest.update(json.dumps(self.imputer.constraints_.to_dict(), sort_keys=True).encode())
@@ -174,8 +154,38 @@ class Scorer:
         try:
             return table.cast(schema)
         except (pa.ArrowInvalid, ValueError) as error:
-            raise DataError(f"Filled cells do not fit the columns of the other parts: {error}.") from error
+            raise DataError(f"Filled values do not fit the column types of the other parts: {error}.") from error
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema], metadata=schema.metadata)
+
+
+def as_scorer(model: Scorer | MCFlowImputer | str | Path) -> Scorer:
+    """Return the scorer of a model that is given as a scorer, an imputer or a file."""
+    if isinstance(model, str | Path):
+        return Scorer.from_file(model)
+    return Scorer(model) if isinstance(model, MCFlowImputer) else model
+
+
+@dataclass(frozen=True)
+class SerialisedModel:
+    """Model file in memory, to be sent to other processes and machines."""
+
+    content: bytes  # bytes of the model file
+    device: str = "auto"  # device to compute on
+
+    @classmethod
+    def of(cls, scorer: Scorer) -> Self:
+        """Serialise a model."""
+        with tempfile.TemporaryDirectory(prefix="mcflow-model-") as folder:
+            path = Path(folder) / "model.mcflow"
+            scorer.imputer.save(path)
+            return cls(path.read_bytes(), scorer.imputer.device)
+
+    def scorer(self) -> Scorer:
+        """Load the model."""
+        with tempfile.TemporaryDirectory(prefix="mcflow-model-") as folder:
+            path = Path(folder) / "model.mcflow"
+            path.write_bytes(self.content)
+            return Scorer.from_file(path, device=self.device)

@@ -1,4 +1,4 @@
-"""Learn from a Spark DataFrame: workers survey their rows, and the driver fits."""
+"""Fit on a Spark DataFrame: the workers survey the rows, and the driver trains the model."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mcflow.data.survey import SAMPLE_ROWS, Survey
-from mcflow.engines.spark_session import need_spark, told
+from mcflow.engines.local import fit_survey
+from mcflow.engines.spark_session import need_spark, worker_errors
 from mcflow.errors import DataError
+from mcflow.files.survey import SAMPLE_ROWS, Survey
 from mcflow.imputers import MCFlowImputer
 
 if TYPE_CHECKING:
@@ -23,61 +24,61 @@ if TYPE_CHECKING:
 
 
 def survey(df: DataFrame, *, n_rows: int = SAMPLE_ROWS, seed: int = 0) -> Survey:
-    """Take a sample of a Spark DataFrame and its exact ends and levels, in one pass over the rows.
+    """Sample a Spark DataFrame and collect its exact ranges and categories, in one pass over the rows.
 
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        The rows.
+        Rows to survey.
     n_rows : int
-        Rows of the sample, at most.
+        Maximum number of sampled rows.
     seed : int, default=0
-        Decides which.
+        Seed of the sample.
 
     Returns
     -------
     Survey
-        The one that `Survey.add` makes of all rows in the order of the partitions.
+        Equal to the survey of `Survey.add` over all rows in the order of the partitions.
 
     Raises
     ------
     DataError
-        When the frame has no rows, or other partitions each time it is computed.
+        If the frame has no rows, or if its partitions differ each time it is computed.
     MissingExtraError
-        When pyspark is not installed.
+        If pyspark is not installed.
 
     Notes
     -----
-    The rows of each partition are counted first, which of files in Parquet takes no more than their footers. Then each
-    partition surveys its own, and sends to the driver what may get into the sample of all: together a little more than
-    `n_rows` rows, whatever the size of the table.
+    The rows of each partition are counted first, which only reads the footers of Parquet files. Then each partition is
+    surveyed by its worker, which sends its candidates for the sample to the driver: slightly more than `n_rows` rows in
+    total for a table of any size.
     """
     need_spark()
     from pyspark.sql.functions import spark_partition_id
 
     whole = Survey(n_rows=n_rows, seed=seed)
-    with told("survey the rows"):
+    with worker_errors("survey the rows"):
         counted = df.groupBy(spark_partition_id().alias("place")).count().collect()
         counts = {row["place"]: row["count"] for row in counted}
         places = sorted(counts)
         firsts = dict(zip(places, accumulate((counts[p] for p in places), initial=0), strict=False))
-        look = partial(_look, n_rows, seed, firsts, sum(counts.values()))
-        for row in df.mapInArrow(look, "place int, content binary").toLocalIterator():
-            part: Survey = pickle.loads(row["content"])  # noqa: S301 - made by `_look`, by our own workers
+        survey_part = partial(_survey_partition, n_rows, seed, firsts, sum(counts.values()))
+        for row in df.mapInArrow(survey_part, "place int, content binary").toLocalIterator():
+            part: Survey = pickle.loads(row["content"])  # noqa: S301 - written by `_survey_partition`
             if part.total != counts.get(row["place"]):
                 raise DataError(
-                    "The frame has other rows in its partitions each time it is computed. Call persist() on it first."
+                    "The partitions of the frame differ each time it is computed. Call persist() on it first."
                 )
             whole.merge(part)
     if whole.total != sum(counts.values()) or not whole.total:
-        raise DataError("The frame has no rows, or fewer than were counted. Check it with count().")
+        raise DataError("The frame has no rows, or fewer rows than were counted. Check it with count().")
     return whole
 
 
-def _look(
+def _survey_partition(
     n_rows: int, seed: int, firsts: dict[int, int], total: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Survey a partition."""
+    """Survey the rows of a partition."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -87,8 +88,8 @@ def _look(
     for batch in batches:
         found.add(pa.Table.from_batches([batch]), firsts.get(place, 0) + found.total)
     if found.total:
-        said = {"place": pa.array([place], pa.int32()), "content": pa.array([pickle.dumps(found)], pa.binary())}
-        yield pa.RecordBatch.from_pydict(said)
+        columns = {"place": pa.array([place], pa.int32()), "content": pa.array([pickle.dumps(found)], pa.binary())}
+        yield pa.RecordBatch.from_pydict(columns)
 
 
 def fit(
@@ -99,21 +100,21 @@ def fit(
     all_rows: bool = False,
     folder: str | Path | None = None,
 ) -> MCFlowImputer:
-    """Fit on a Spark DataFrame: the workers survey, the driver learns.
+    """Fit on a Spark DataFrame.
 
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        The rows; columns that are not to be filled or used are better left out.
+        Rows to fit on. Drop columns that are neither filled nor used.
     imputer : MCFlowImputer
-        It is fitted in place.
+        Imputer, which is fitted in place.
     sample_rows : int
-        Rows that are brought to the driver's memory: a uniform sample, with the ends and levels of all columns.
+        Size of the uniform sample that is collected in the driver's memory. Ranges and categories come from all rows.
     all_rows : bool, default=False
-        Learn from all rows, as `mcflow.engines.fit_dataset` does: they are sent to the driver, partition by partition,
-        and kept on its disk with five bytes a cell. For the preset "default" only.
+        Train on all rows, as `mcflow.engines.fit_dataset` does. They are sent to the driver, partition by partition,
+        and stored on its disk with five bytes per cell. For the preset "default" only.
     folder : path-like, optional
-        Where they are kept.
+        Folder on the driver for these rows.
 
     Returns
     -------
@@ -122,31 +123,25 @@ def fit(
 
     Notes
     -----
-    Networks are not trained on Spark's workers. To learn from all rows of a very large table on many machines, write it
-    as Parquet and fit with torchrun or Ray.
+    Networks are not trained on Spark's workers. To train on all rows of a very large table on several machines, write
+    it as Parquet and fit with torchrun or Ray.
     """
     found = survey(df, n_rows=sample_rows)
-    sample = found.table()
-    if not all_rows or sample.num_rows == found.total:
-        return imputer.fit(sample)
-
-    def rest() -> Iterator[pa.Table]:
-        return found.others(_brought(df))
-
-    return imputer.fit_stream(sample, rest, found.total - sample.num_rows, folder=folder)
+    return fit_survey(imputer, found, lambda: _collected(df), folder) if all_rows else imputer.fit(found.table())
 
 
-def _brought(df: DataFrame) -> Iterator[tuple[int, pa.Table]]:
-    """Bring all rows to the driver, a batch at a time, in the order of the partitions, with their places."""
+def _collected(df: DataFrame) -> Iterator[tuple[int, pa.Table]]:
+    """Collect all rows on the driver in the order of the partitions, as (index of the first row, batch)."""
     first = 0
-    with told("bring the rows to the driver"):
-        for row in df.mapInArrow(_written, "content binary").toLocalIterator(prefetchPartitions=True):
+    with worker_errors("send the rows to the driver"):
+        for row in df.mapInArrow(_as_bytes, "content binary").toLocalIterator(prefetchPartitions=True):
             table = pa.ipc.open_stream(row["content"]).read_all()
             yield first, table
             first += table.num_rows
 
 
-def _written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _as_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Serialise each batch to one binary cell."""
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:

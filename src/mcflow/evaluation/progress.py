@@ -1,4 +1,4 @@
-"""Progress of an evaluation, method by method: a live line on a terminal, plain lines elsewhere, or JSON."""
+"""Show the progress of an evaluation, method by method, in the forms that a fit has: live, plain lines or JSON."""
 
 from __future__ import annotations
 
@@ -8,110 +8,88 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
-from mcflow.evaluation.contenders import Contender
-from mcflow.training.progress import can_be_live, write_event
+from mcflow.evaluation.methods import ComparedMethod
+from mcflow.evaluation.wording import clock_text
+from mcflow.fitting.progress import can_be_live, write_event
 
 
 class EvaluationProgress:
-    """Say which method is at work, how long each took and how long the rest may take.
-
-    Parameters
-    ----------
-    contenders : list of Contender
-        In the order of their turns.
-    repeats : int
-        How often all of them have a turn.
-    max_time : float or None
-        Seconds that a fit of mcflow may take.
-    verbose : bool or str
-        As for `MCFlowImputer`.
-    console : rich.console.Console, optional
-        Where to write, by default standard error.
-    """
+    """Show the running method, the time of each method and an estimate of the remaining time."""
 
     def __init__(
-        self,
-        contenders: list[Contender],
-        repeats: int,
-        max_time: float | None,
-        verbose: bool | str,
-        console: Any = None,
+        self, methods: list[ComparedMethod], repeats: int, max_time: float | None, verbose: bool | str
     ) -> None:
-        self._queue = [one for _ in range(repeats) for one in contenders]
-        self._total, self._done, self._start = len(self._queue), 0, time.perf_counter()
+        self._queue = methods * repeats
+        self._total, self._done = len(self._queue), 0
         self._limit = max_time
         self._times: dict[str, float] = {}
         self._failure: str | None = None
         self._mode = "none" if not verbose else verbose if isinstance(verbose, str) else "auto"
-        self._console = console
 
     @contextlib.contextmanager
-    def turn(self, contender: Contender) -> Iterator[None]:
-        """Show that a method is at work; the block is its turn."""
+    def method(self, method: ComparedMethod) -> Iterator[None]:
+        """Show that a method is running while the block is executed."""
         number, self._failure = self._done + 1, None
         left = self.seconds_left()
-        self._event("method", name=contender.name, number=number, of=self._total, seconds_left=left)
+        self._event("method", name=method.name, number=number, of=self._total, seconds_left=left)
         start = time.perf_counter()
-        # mcflow shows its own epochs, and two live displays would be in each other's way.
-        with self._spinner(f"[{number}/{self._total}] {contender.name}{self._words_left()}", hide=contender.ours):
+        # mcflow shows its own epochs, and two live displays would overwrite each other.
+        with self._spinner(f"[{number}/{self._total}] {method.name}{self._left_text()}", hide=method.ours):
             yield
         self._queue.pop(0)
         self._done = number
-        seconds = self._times[contender.name] = time.perf_counter() - start
+        seconds = self._times[method.name] = time.perf_counter() - start
         words = f"failed after {seconds:.1f} s" if self._failure else f"{seconds:.1f} s"
-        self._line(f"[{number}/{self._total}] {contender.name}: {words}{self._words_left()}")
-        self._event("method_end", name=contender.name, seconds=seconds, error_message=self._failure)
+        self._print(f"[{number}/{self._total}] {method.name}: {words}{self._left_text()}")
+        self._event("method_end", name=method.name, seconds=seconds, error_message=self._failure)
 
     def fail(self, message: str | None) -> None:
-        """Say that the method at work has failed, if there is a message."""
+        """Record the error message of the running method, or None if it succeeded."""
         self._failure = message
 
-    def skip(self, contender: Contender) -> None:
-        """Leave out the turn of a method that has failed before."""
-        self._queue.remove(contender)
+    def skip(self, method: ComparedMethod) -> None:
+        """Remove a method that failed in an earlier repeat."""
+        self._queue.remove(method)
         self._total -= 1
 
     def seconds_left(self) -> float | None:
-        """Return what the turns that are left take at most, by earlier turns and the limit; None if not known yet."""
+        """Estimate the remaining seconds from earlier repeats and the time limit; None if a method is unknown."""
         guesses = [self._guess(one) for one in self._queue]
         return None if None in guesses else sum(guess for guess in guesses if guess is not None)
 
-    def _guess(self, contender: Contender) -> float | None:
-        if contender.name in self._times:
-            return self._times[contender.name]
-        return self._limit if contender.ours else None
+    def _guess(self, method: ComparedMethod) -> float | None:
+        return self._times.get(method.name, self._limit if method.ours else None)
 
-    def _words_left(self) -> str:
+    def _left_text(self) -> str:
         known = self.seconds_left()
         if not self._queue:
             return ""
         if known is not None:
-            return f", about {int(known // 60)}:{int(known % 60):02d} left"
+            return f", about {clock_text(known)} left"
         unknown = list(dict.fromkeys(one.name for one in self._queue if self._guess(one) is None))
-        sure = sum(self._guess(one) or 0.0 for one in self._queue)
-        more = f" and {int(sure // 60)}:{int(sure % 60):02d} for the rest" if sure else ""
-        return f", left: {', '.join(unknown)}{more}"
+        rest = sum(self._guess(one) or 0.0 for one in self._queue)
+        return f", left: {', '.join(unknown)}" + (f" and {clock_text(rest)} for the rest" if rest else "")
 
     def _spinner(self, words: str, *, hide: bool) -> contextlib.AbstractContextManager[Any]:
-        if self._mode != "auto" or hide or not can_be_live(self._open()):
+        if self._mode != "auto" or hide or not can_be_live(self._console):
             return contextlib.nullcontext()
         from rich.text import Text
 
-        status: contextlib.AbstractContextManager[Any] = self._open().status(Text(words))
+        status: contextlib.AbstractContextManager[Any] = self._console.status(Text(words))
         return status
 
-    def _open(self) -> Any:
-        if self._console is None:
-            from rich.console import Console
+    @cached_property
+    def _console(self) -> Any:
+        from rich.console import Console
 
-            self._console = Console(file=sys.stderr)
-        return self._console
+        return Console(file=sys.stderr)
 
-    def _line(self, words: str) -> None:
+    def _print(self, line: str) -> None:
         if self._mode in ("auto", "plain"):
-            self._open().print(words, highlight=False, soft_wrap=True, markup=False)
+            self._console.print(line, highlight=False, soft_wrap=True, markup=False)
 
     def _event(self, event: str, **facts: Any) -> None:
         if self._mode == "json":

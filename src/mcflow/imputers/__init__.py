@@ -1,4 +1,4 @@
-"""The imputers: what users fit and call."""
+"""Imputers of tables and images with the scikit-learn interface."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ if TYPE_CHECKING:
     from mcflow.imputers.persistence import load
     from mcflow.imputers.table import MCFlowImputer
 
-__getattr__ = lazily(
+__getattr__, __dir__ = lazily(
     __name__,
+    __all__,
     {
-        "ImageImputer": "mcflow.imputers.image_base",
-        "MCFlowImageImputer": "mcflow.imputers.image",
-        "MCFlowImputer": "mcflow.imputers.table",
-        "TableImputer": "mcflow.imputers.base",
-        "load": "mcflow.imputers.persistence",
+        "base": "TableImputer",
+        "image": "MCFlowImageImputer",
+        "image_base": "ImageImputer",
+        "persistence": "load",
+        "table": "MCFlowImputer",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return list(__all__)

@@ -1,4 +1,4 @@
-"""What every table imputer shares: frames, schema, constraints, names, indicators, and observed cells left alone."""
+"""Base class of table imputers: data frames, column types, constraints, feature names and missing indicators."""
 
 from __future__ import annotations
 
@@ -8,50 +8,67 @@ import abc
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import narwhals as nw
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from mcflow.config import Interval, Options, check_parameter
-from mcflow.data.constraints import Constraints
-from mcflow.data.frames import Frame, add_columns, build_frame, convert, read_frame, select, whole_columns
-from mcflow.data.planning import Wishes, plan_table
-from mcflow.data.schema import Column, TableSchema
-from mcflow.data.series import cells_of, fill_native, is_time, type_named
-from mcflow.errors import DataError
-from mcflow.typing import Array, FloatArray
+from mcflow.columns.constraints import Constraints
+from mcflow.columns.frames import (
+    Frame,
+    add_columns,
+    build_frame,
+    cells_of,
+    convert,
+    fill_native,
+    is_time,
+    read_frame,
+    read_where,
+    select,
+    type_named,
+    whole_columns,
+)
+from mcflow.columns.planning import ColumnSettings, column_settings, plan_table
+from mcflow.columns.schema import CATEGORY_KINDS, Column, TableSchema
+from mcflow.config import Interval, Options, check_parameters
+from mcflow.errors import DataError, McflowWarning, TrainingError
+from mcflow.imputers.column_summary import SummaryMixin
+from mcflow.typing import Array, BoolArray, FloatArray, TableT
 
 
-class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
-    """Base of all imputers of tables.
+class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[misc]
+    """Base class of all table imputers.
 
-    A subclass learns in `_fit_values` from the columns that vary, and fills them in `_fill_values`; everything
-    that has to do with frames, names, kinds and constraints happens here.
+    A subclass implements `_fit_values` and `_fill_values` on arrays of codes of the columns that vary. This class
+    handles data frames, feature names, column types and constraints, and restores observed cells.
 
     Attributes
     ----------
     schema_ : TableSchema
-        Columns, their kinds and roles.
+        Columns with their types and roles.
     constraints_ : Constraints
-        What may be filled in.
+        Constraints on filled values.
     n_features_in_ : int
-        Columns at fit.
+        Number of columns seen during fit.
     feature_names_in_ : ndarray of str
-        Their names, when all have one.
+        Names of these columns; defined only if all names are strings.
     """
 
-    #: What the subclass's own parameters may be.
+    #: Constraints on the parameters of the subclass.
     constraints: ClassVar[Mapping[str, Interval | Options]] = {}
+    schema: str | Path | Mapping[str, Any] | None = None
     kinds: Mapping[Any, str] | None = None
     roles: Mapping[Any, str] | None = None
     bounds: Mapping[Any, tuple[Any, Any]] | None = None
     allowed: Mapping[Any, Any] | None = None
     rules: Sequence[str] | None = None
-    unseen: str = "error"
+    unseen: str = "missing"
+    missing_values: Any = None
+    decimals: str | None = None
     restore_integers: bool = False
     add_indicator: bool = False
     keep_empty_features: bool = False
@@ -60,21 +77,22 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
 
     @abc.abstractmethod
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
-        """Learn from the codes of the columns that vary, NaN where missing, and from their bounds."""
+        """Fit to the codes of the columns that vary, NaN where missing, with bounds `low` and `high`."""
 
     @abc.abstractmethod
     def _fill_values(self, values: FloatArray) -> FloatArray:
-        """Return the same columns without a hole, numbers perhaps outside their bounds."""
+        """Return the same columns with missing cells filled; numbers may be out of bounds."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from a table with holes.
+        """Fit the imputer to a table with missing cells.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
-            numpy, pandas, polars or pyarrow. NaN and null are missing.
+            A numpy array, or a pandas, polars or pyarrow table. NaN and null are missing, and what
+            `missing_values` names. Text may hold numbers such as "$8,610.00".
         y : None
-            Not used; scikit-learn's convention.
+            Ignored, present for API consistency.
 
         Returns
         -------
@@ -83,9 +101,9 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         Raises
         ------
         DataError
-            When the table cannot be learned from: no rows, nothing observed, infinite values.
+            If the table has no rows, no observed values or infinite values.
         ParameterError
-            When a parameter is out of range.
+            If a parameter is out of range.
         """
         schema, constraints, values = self._planned(X)
         model = schema.among_coded(model=True)
@@ -95,19 +113,20 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         return self
 
     def _planned(self, X: Any) -> tuple[TableSchema, Constraints, FloatArray]:
-        """Return what a table is, what may be filled in, and the codes of its coded columns."""
-        self._check_parameters()
+        """Return schema and constraints of a table, and the codes of its coded columns."""
+        check_parameters(self)
         frame = read_frame(X)
-        schema, constraints = plan_table(frame, self._wishes())
+        schema, constraints = plan_table(frame, self._column_settings(frame))
         values = frame.codes(schema)
         if schema.empty and not self.keep_empty_features:
             self._warn_of_empty([schema.columns[p].name for p in schema.empty])
         return schema, constraints, values
 
-    def _wishes(self) -> Wishes:
+    def _column_settings(self, frame: Frame) -> ColumnSettings:
+        """Return the settings of the schema, replaced by those of the other parameters."""
         given = {name: getattr(self, name) for name in ("kinds", "roles", "bounds", "allowed", "rules")}
-        said = {name: value for name, value in given.items() if value is not None}
-        return Wishes(**said, whole=self.restore_integers)
+        given |= {"missing_values": self.missing_values, "decimals": self.decimals}
+        return column_settings(frame, self.schema, whole=self.restore_integers, **given)
 
     @staticmethod
     def _warn_of_empty(names: list[Any]) -> None:
@@ -126,58 +145,78 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _check_parameters(self) -> None:
-        for name, value in self.get_params(deep=False).items():
-            check_parameter(name, value, self.constraints.get(name))
+    if TYPE_CHECKING:
 
-    def transform(self, X: Any) -> Any:
-        """Fill the holes of a table. Never refits.
+        def fit_transform(self, X: TableT, y: Any = None, **fit_params: Any) -> TableT:
+            """Fit to a table and fill it."""
+
+    def transform(self, X: TableT, *, where: Any = None) -> TableT:
+        """Fill the missing cells of a table, without refitting.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
             The same columns as at fit.
+        where : array-like or data frame of bool, optional
+            Missing cells to fill; others stay missing. A data frame may have some of the columns; cells of the others
+            are not filled. By default, all missing cells are filled.
 
         Returns
         -------
         array or data frame
-            The same kind as X unless `set_output` says otherwise. Only missing cells differ; a row's answer does
-            not depend on the rows it comes with.
+            The same type as X unless `set_output` says otherwise. Only missing cells change. The result for a row does
+            not depend on the other rows.
 
         Raises
         ------
         DataError
-            When the columns are not those of the fit, or hold levels that it did not see.
+            If the columns differ from those of the fit, or contain unseen categories.
         """
         check_is_fitted(self)
         frame, values = self._read(X)
-        return self._filled(frame, values, self._fill_values)
+        wanted = None if where is None else read_where(where, frame)
+        filled: TableT = self._filled(frame, values, self._fill_values, where=wanted)
+        return filled
 
     def _filled(
-        self, frame: Frame, values: FloatArray, fill: Callable[[FloatArray], FloatArray], *, rules: bool = True
+        self,
+        frame: Frame,
+        values: FloatArray,
+        fill: Callable[[FloatArray], FloatArray],
+        *,
+        rules: bool = True,
+        where: BoolArray | None = None,
     ) -> Any:
-        """Return the table with its holes filled by `fill`, in the kind that was asked for."""
+        """Return the table with missing cells filled by `fill`, in the requested output type."""
         filled = self._completed(values, fill, rules=rules)
         for k, position in enumerate(self.schema_.coded):
             if not self.schema_.columns[position].filled:
                 filled[:, k] = values[:, k]
-        return self._outgoing(frame, values, frame.fill(self.schema_, values, filled))
+        if where is not None:
+            filled = np.where(where[:, list(self.schema_.coded)], filled, values)
+        return self._outgoing(frame, frame.fill(self.schema_, values, filled), where)
 
     def _tables(
-        self, frame: Frame, values: FloatArray, series: Iterable[FloatArray], *, rules: bool = True
+        self,
+        frame: Frame,
+        values: FloatArray,
+        series: Iterable[FloatArray],
+        *,
+        rules: bool = True,
+        where: BoolArray | None = None,
     ) -> Iterator[Any]:
-        """Yield the table once for every array of the columns that vary, with its holes filled from it."""
+        """Yield a filled table for each array of codes of the columns that vary."""
         for codes in series:
-            yield self._filled(frame, values, lambda _, codes=codes: codes, rules=rules)  # type: ignore[misc]
+            yield self._filled(frame, values, lambda _, codes=codes: codes, rules=rules, where=where)  # type: ignore[misc]
 
     def _seen_by_model(self, values: FloatArray) -> FloatArray:
-        """Return the codes that the model fills from, of the columns that vary."""
+        """Return the codes of the columns that vary, as the model may use them."""
         return self._usable(values)[:, self.schema_.among_coded(model=True)]
 
     def _completed(
         self, values: FloatArray, fill: Callable[[FloatArray], FloatArray] | None = None, *, rules: bool = True
     ) -> FloatArray:
-        """Return all coded columns without a hole, within the constraints."""
+        """Return all coded columns with missing cells filled within the constraints."""
         fill = fill or self._fill_values
         missing = np.isnan(values)
         hidden = self._usable(values)
@@ -192,10 +231,24 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
             column = self.schema_.columns[position]
             if not column.in_model:
                 filled[:, k] = column.low
-        return self.constraints_.apply(np.where(missing, filled, values), missing, rules=rules)
+        done = self.constraints_.apply(np.where(missing, filled, values), missing, rules=rules)
+        self._refuse_unfilled(done, missing, quantiles=not rules)
+        return done
+
+    def _refuse_unfilled(self, values: FloatArray, missing: BoolArray, *, quantiles: bool) -> None:
+        """Raise `TrainingError` if a cell that has to be filled is not; quantiles leave unordered categories out."""
+        columns = [self.schema_.columns[p] for p in self.schema_.coded]
+        wanted = np.array([not (quantiles and c.kind in ("boolean", "category")) for c in columns], dtype=bool)
+        counts = (missing & ~np.isfinite(values) & wanted).sum(axis=0)
+        if counts.any():
+            found = ", ".join(f"{c.name!r} ({count:,})" for c, count in zip(columns, counts, strict=True) if count)
+            raise TrainingError(
+                f"The model gives no finite value for missing cells of these columns, with their counts: {found}. "
+                "Its weights are damaged or its training diverged: fit it again, or load another file."
+            )
 
     def _usable(self, values: FloatArray) -> FloatArray:
-        """Return the codes that others may be filled from: without those of columns that are targets only."""
+        """Return the codes without those of columns with the role "targets_only"."""
         hidden = self.schema_.among_coded(role="targets_only")
         if not hidden.any():
             return values
@@ -203,17 +256,19 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         usable[:, hidden] = np.nan
         return usable
 
-    def _outgoing(self, frame: Frame, values: FloatArray, filled: Any) -> Any:
-        """Drop empty columns, add indicators, and give the kind of table that was asked for."""
+    def _outgoing(self, frame: Frame, filled: Any, where: BoolArray | None) -> Any:
+        """Drop empty columns, add indicators, and convert to the requested output type."""
         keep = self._kept()
+        empty = {p: frame.missing(p, self.schema_.columns[p]) for p in self.schema_.empty}
+        empty = empty if where is None else {p: missing & where[:, p] for p, missing in empty.items()}
         indicators = self._indicators(frame)
         if frame.container == "numpy":
-            for p in self.schema_.empty:
-                filled[frame.missing(p), p] = 0
+            for p, missing in empty.items():
+                filled[missing, p] = 0
             whole = len(keep) == self.n_features_in_ and not indicators
             return filled if whole else np.column_stack([filled[:, keep], *indicators.values()])
-        if self.keep_empty_features and self.schema_.empty:
-            filled = self._with_zeros(frame, filled)
+        if self.keep_empty_features and empty:
+            filled = self._with_zeros(frame, filled, empty)
         if self.restore_integers:
             filled = whole_columns(filled, [c.name for c in self.schema_.columns if (c.base or c.kind) == "integer"])
         if len(keep) < self.n_features_in_:
@@ -226,28 +281,46 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         drop = set() if self.keep_empty_features else set(self.schema_.empty)
         return [p for p in range(self.n_features_in_) if p not in drop]
 
-    def _with_zeros(self, frame: Frame, filled: Any) -> Any:
-        """Fill the empty columns of numbers with 0."""
-        numbers = [(p, self.schema_.columns[p]) for p in self.schema_.empty]
+    def _with_zeros(self, frame: Frame, filled: Any, empty: Mapping[int, BoolArray]) -> Any:
+        """Fill cells of empty numeric columns with 0, given which of them by column."""
         fresh = []
-        for p, column in numbers:
+        for p, missing in empty.items():
+            column = self.schema_.columns[p]
             kind = type_named(column.dtype)
-            if kind is not None and not is_time(kind) and frame.missing(p).any():
+            if kind is not None and not is_time(kind) and missing.any():
                 number = replace(column, kind="continuous", whole=True)
-                fresh.append(fill_native(frame.series(p), frame.missing(p), np.zeros(frame.n_rows), number))
+                fresh.append(fill_native(frame.series(p), missing, np.zeros(frame.n_rows), number))
         return nw.from_native(filled, eager_only=True).with_columns(*fresh).to_native() if fresh else filled
 
     def _indicators(self, frame: Frame) -> dict[str, FloatArray]:
         if not self.add_indicator:
             return {}
         names = self._names_in(None)
-        return {f"missingindicator_{names[p]}": frame.missing(p).astype(np.float64) for p in self.schema_.holed}
+        columns = self.schema_.columns
+        masks = {p: frame.missing(p, columns[p]).astype(np.float64) for p in self.schema_.incomplete}
+        return {f"missingindicator_{names[p]}": mask for p, mask in masks.items()}
 
     def _read(self, X: Any) -> tuple[Frame, FloatArray]:
-        """Read a table, make sure that its columns are those of the fit, and return it with its codes."""
+        """Read a table, check that its columns are those of the fit, and return it with its codes."""
         frame = read_frame(X)
         self._check_columns(frame)
-        return frame, frame.codes(self.schema_, self.unseen)
+        values = frame.codes(self.schema_, self.unseen)
+        if self.unseen == "missing":
+            self._warn_of_unseen(frame, values)
+        return frame, values
+
+    def _warn_of_unseen(self, frame: Frame, values: FloatArray) -> None:
+        """Warn of observed cells without a code. The text names columns only, so that folds repeat the same text."""
+        columns = [(k, p, self.schema_.columns[p]) for k, p in enumerate(self.schema_.coded)]
+        lacking = [(np.isnan(values[:, k]), p, c) for k, p, c in columns if (c.base or c.kind) in CATEGORY_KINDS]
+        names = [c.name for absent, p, c in lacking if absent.any() and (absent & ~frame.missing(p, c)).any()]
+        if names:
+            warnings.warn(
+                f"Categories that the fit did not see in: {', '.join(map(repr, names))}. They stay as they are and "
+                "tell the model nothing about their rows. Use `check` to list them, or unseen='error' to reject them.",
+                McflowWarning,
+                stacklevel=4,
+            )
 
     def _check_columns(self, frame: Frame) -> None:
         class_name = type(self).__name__
@@ -263,7 +336,7 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         if len(frame.names) != self.n_features_in_:
             raise DataError(
                 f"X has {len(frame.names)} features, but {class_name} is expecting {self.n_features_in_} features as "
-                "input. Give the columns that the model was fitted on."
+                "input. Pass the columns that the model was fitted on."
             )
 
     def _names_in(self, input_features: Any) -> Array:
@@ -271,12 +344,12 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         return names
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the names of the columns that `transform` gives back.
+        """Return the names of the columns that `transform` returns.
 
         Parameters
         ----------
         input_features : array-like of str, optional
-            Names to use when the fit had none.
+            Names to use if the fit had none.
 
         Returns
         -------
@@ -286,11 +359,11 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         names = self._names_in(input_features)
         kept = [names[p] for p in self._kept()]
         if self.add_indicator:
-            kept += [f"missingindicator_{names[p]}" for p in self.schema_.holed]
+            kept += [f"missingindicator_{names[p]}" for p in self.schema_.incomplete]
         return np.array(kept, dtype=object)
 
     def _new_table(self, codes: FloatArray) -> Any:
-        """Build a table of the kind seen at fit from the codes of all coded columns."""
+        """Build a table of the type seen at fit from the codes of all coded columns."""
         columns = [self.schema_.columns[p] for p in self.schema_.coded]
         cells = {c.name: cells_of(codes[:, k], c, type_named(c.dtype)) for k, c in enumerate(columns)}
         return build_frame(self.schema_.container, cells)

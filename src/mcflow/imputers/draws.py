@@ -1,4 +1,4 @@
-"""Multiple imputation: completed tables drawn one after the other."""
+"""Multiple imputation for imputers that draw one completed table at a time."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mcflow.columns.frames import read_where
 from mcflow.config import Interval, check_parameter
 from mcflow.imputers.base import TableImputer
 from mcflow.random import seed_from
-from mcflow.typing import FloatArray, RandomState
+from mcflow.typing import FloatArray, RandomState, TableT
 
 
 class DrawsMixin(TableImputer):
-    """Give an imputer `draw`; it says in `_draw_values` how one draw is made."""
+    """Mixin that implements `draw` for imputers with a method `_draw_values`."""
 
     @abc.abstractmethod
     def _draw_values(self, values: FloatArray, number: int, seed: int) -> FloatArray:
-        """Return the columns that vary without a hole, as draw `number` of a series has them.
+        """Return the columns that vary, completed by draw `number` of a series.
 
-        A row's answer may depend on the seed, the number and the row alone.
+        The result for a row may depend on the seed, the number and the row only.
         """
 
     def _draws(self, values: FloatArray, m: int, seed: int) -> Iterator[FloatArray]:
-        """Yield the columns that vary without a hole, once for every draw."""
+        """Yield the completed columns that vary, once per draw."""
         for number in range(m):
             yield self._draw_values(values, number, _seed_of(seed, number))
 
-    def draw(self, X: Any, m: int = 20, random_state: RandomState = None) -> Iterator[Any]:
+    def draw(self, X: TableT, m: int = 20, random_state: RandomState = None, *, where: Any = None) -> Iterator[TableT]:
         """Draw completed tables from the distribution of the missing cells given the observed ones.
 
         Parameters
@@ -40,26 +41,30 @@ class DrawsMixin(TableImputer):
         X : array-like or data frame of shape (n_rows, n_columns)
             The same columns as at fit.
         m : int, default=20
-            Tables to draw.
+            Number of tables to draw.
         random_state : int, Generator, RandomState or None
-            Decides the draws. A row's draws depend on it and on the row alone.
+            Seed of the draws. The draws of a row depend on the seed and on the row only.
+        where : array-like or data frame of bool, optional
+            Missing cells to fill, as for `transform`.
 
         Returns
         -------
         iterator
-            Of m tables of the same kind as X. They are made one at a time, so they need not fit in memory together.
+            m tables of the same type as X, generated one at a time.
 
         Raises
         ------
         ParameterError
-            When m is not a whole number of at least 1.
+            If m is not a positive integer.
         DataError
-            When the columns are not those of the fit.
+            If the columns differ from those of the fit.
         """
         check_is_fitted(self)
         check_parameter("m", m, Interval(int, 1))
         frame, values = self._read(X)
-        return self._tables(frame, values, self._draws(self._seen_by_model(values), int(m), seed_from(random_state)))
+        wanted = None if where is None else read_where(where, frame)
+        series = self._draws(self._seen_by_model(values), int(m), seed_from(random_state))
+        return self._tables(frame, values, series, where=wanted)
 
 
 def _seed_of(seed: int, number: int) -> int:

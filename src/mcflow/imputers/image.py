@@ -1,8 +1,8 @@
-"""MCFlowImageImputer: both presets for images under the contract of the table imputer."""
+"""MCFlowImageImputer, the imputer of images."""
 
 from __future__ import annotations
 
-__all__ = ["MCFlowImageImputer"]
+__all__ = ["IMAGE_ALGORITHMS", "MCFlowImageImputer"]
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,72 +14,89 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mcflow.config import IMAGE_PRESETS, OVERRIDES, Interval, Options, Settings, check_parameter, resolve
-from mcflow.data.pixels import PixelCodec
+from mcflow.config import Interval, Options, check_parameter
 from mcflow.errors import ParameterError
-from mcflow.imputers.fitting import choose_device, fit_seed, listeners
-from mcflow.imputers.flow_images import FlowImageModel
+from mcflow.images.config import ImageConfig
+from mcflow.images.model import MaskedImageModel
+from mcflow.images.nearest import fill_nearest
+from mcflow.images.pixels import PixelCodec
 from mcflow.imputers.image_base import IMAGES_AT_ONCE, ImageImputer
-from mcflow.imputers.masked_images import MaskedImageModel
+from mcflow.imputers.presets import (
+    IMAGE_PRESETS,
+    OVERRIDES,
+    Config,
+    choose_device,
+    config_to_dict,
+    fit_callbacks,
+    fit_seed,
+    resolve,
+)
+from mcflow.paper.config import PaperConfig
+from mcflow.paper.image_model import PaperImageModel
 from mcflow.random import Streams, checked_ids, hash_rows, seed_from
 from mcflow.typing import Array, BoolArray, FloatArray, RandomState
 
-#: Steps of the range by which pixels are told apart when images are hashed, and sums by which that is done.
-STEPS, N_SUMS = 65535, 4
+STEPS = 65535  # number of steps to which pixels are rounded when images are hashed
+N_SUMS = 4  # number of weighted sums of pixels by which images are hashed
+
+#: Model of each configuration, and what it is built with besides the images.
+IMAGE_ALGORITHMS: dict[type, tuple[Any, dict[str, Any]]] = {
+    ImageConfig: (MaskedImageModel, {}),
+    PaperConfig: (PaperImageModel, {"first_fill": fill_nearest}),
+}
 
 
 class MCFlowImageImputer(ImageImputer):
-    """Fill the missing pixels of images with a normalizing flow and a network in its latent space.
+    """Fill missing pixels of images with neural networks, with draws, intervals and densities.
 
     Parameters
     ----------
-    preset : {"default", "paper"} or Settings, default="default"
-        "default" is convolutional and learns to fill pixels that are hidden on purpose; "paper" is the fully connected
-        method of the MCFlow paper on flattened pixels, for small images.
+    preset : {"default", "paper"}, ImageConfig or PaperConfig, default="default"
+        Algorithm and hyper-parameters. "default" is convolutional and trained to predict hidden pixels; "paper" is the
+        fully connected method of the MCFlow paper on flattened pixels, for small images.
     value_range : tuple of float, optional
-        The values of black and white of images of floats. 0 and 1 if all that is observed lies between, else the lowest
-        and the highest observed value. Whole numbers have that of their type.
+        Values of black and white of float images. Defaults to 0 and 1 if all observed values are between them, else to
+        the smallest and largest observed value. Integer images use the range of their type.
     max_epochs : int, optional
-        Passes over the images, at most (default: as many as fit their number; paper: 500).
+        Maximum number of epochs. Defaults to a number that depends on the number of images; 500 for "paper".
     max_time : float, optional
-        Seconds that a fit may take. The rate of learning follows the clock, so that a short fit is a finished one.
+        Maximum time of the fit in seconds. The learning-rate schedule follows the clock, so that a short fit ends with
+        a decayed learning rate too.
     batch_size : int, optional
-        Images a step (default: 16; paper: 128, and 512 for colour images of 32 × 32 or more).
+        Images per step. Defaults to 16; for "paper" to 128; the paper has 512 for faces.
     learning_rate : float, optional
-        Adam's rate (default: 2e-3 at its highest; paper: 1e-4, and 1e-3 above 60 % missing).
+        Learning rate. Defaults to a maximum of 2e-3; for "paper" to 1e-4, and to 1e-3 above 60 % missing pixels.
     likelihood_weight, tolerance, n_couplings : float, float, int, optional
-        With "paper", its λ, when losses count as stable, and the couplings of its flow, as in `MCFlowImputer`.
+        For "paper": λ, the tolerance of early stopping and the number of couplings, as in `MCFlowImputer`.
     calibrate : bool, default=True
-        Set quantiles right by pixels that were held out of the fit.
+        Calibrate quantiles on validation pixels.
     checkpoint_dir : path-like, optional
-        Folder in which the fit keeps its state. A fit that was stopped goes on from there.
+        Folder for checkpoints. An interrupted fit resumes from there.
     device : str, default="auto"
-        "cpu", "cuda", "cuda:1", "mps", or "auto" for the fastest at hand.
+        "cpu", "cuda", "cuda:1" or "mps"; "auto" chooses the fastest available one.
     random_state : int, Generator, RandomState or None, default=None
-        Decides everything.
+        Seed of all random numbers.
     verbose : bool or {"auto", "plain", "json", "none"}, default=False
-        Show epochs, losses and the time left on standard error, as `MCFlowImputer` does.
+        Show epochs, losses and the remaining time on standard error, as in `MCFlowImputer`.
 
     Attributes
     ----------
     history_ : History
         Losses of every epoch.
     n_epochs_ : int
-        Epochs trained.
-    stages_ : list
-        The networks G and H.
-    settings_ : Settings
-        The preset with its overrides, and sizes as numbers.
+        Number of epochs.
+    config_ : ImageConfig or PaperConfig
+        Configuration of the fit, with all sizes chosen.
     codec_ : PixelCodec
-        Size, type and range of the images.
+        Size, type and value range of the images.
 
     Notes
     -----
-    With "default", H is a U-net that reads the pixels that are there and their mask, and learns pixels that are hidden
-    from it: where holes are scattered pixels, scattered ones; where they are shapes, the holes of other images. It
-    answers with an estimate of the conditional mean, which `transform` fills in, and with a distribution for every
-    pixel. G is a flow at several scales over the normal scores of any pixels given what H says of them. `draw` goes
-    from coarse to fine: the pixels of a round are drawn together by G, and then shown to H for the next round.
+    With "default", H is a U-Net that reads the observed pixels and their mask, and is trained to predict hidden pixels:
+    scattered ones if missing pixels are scattered, otherwise those that are missing in other images. It predicts the
+    conditional mean, which `transform` fills in, and a distribution for every pixel. G is a multi-scale flow over the
+    normal scores of any pixels, given the predictions of H. `draw` proceeds from coarse to fine: G draws the pixels of
+    a round jointly, and H reads them in the next round.
 
     References
     ----------
@@ -98,13 +115,16 @@ class MCFlowImageImputer(ImageImputer):
     (dtype('uint8'), True)
     """
 
-    constraints: ClassVar[Mapping[str, Interval | Options]] = {"value_range": Options((None,), types=(tuple, list))}
-    model_: FlowImageModel | MaskedImageModel
+    constraints: ClassVar[Mapping[str, Interval | Options]] = {
+        "preset": Options(tuple(IMAGE_PRESETS), types=(ImageConfig, PaperConfig)),
+        "value_range": Options((None,), types=(tuple, list)),
+    }
+    model_: PaperImageModel | MaskedImageModel
 
     def __init__(
         self,
         *,
-        preset: str | Settings = "default",
+        preset: str | Config = "default",
         value_range: tuple[float, float] | None = None,
         max_epochs: int | None = None,
         max_time: float | None = None,
@@ -135,20 +155,21 @@ class MCFlowImageImputer(ImageImputer):
         self.verbose = verbose
 
     def _fit_pixels(self, codec: PixelCodec, pixels: Tensor, missing: Tensor) -> None:
-        given = {name: getattr(self, name, None) for name in OVERRIDES}
-        settings = resolve(self.preset, IMAGE_PRESETS, **given)
+        overrides = {name: getattr(self, name, None) for name in OVERRIDES}
+        config = resolve(self.preset, IMAGE_PRESETS, **overrides)
         seed = fit_seed(self.random_state, self.checkpoint_dir)
-        kind: type[FlowImageModel] | type[MaskedImageModel]
-        kind = MaskedImageModel if settings.latent.masked else FlowImageModel
-        model = kind.prepare(codec, pixels, missing, seed, settings)
+        algorithm, parts = IMAGE_ALGORITHMS[type(config)]
+        model = algorithm.prepare(codec, pixels, missing, seed, config, **parts)
         model.calibrates = self.calibrate
-        said = {"seed": seed, "settings": model.settings.to_dict(), "images": codec.to_dict()}
-        holed = np.where(missing.numpy(), np.float32(np.nan), pixels.numpy())
-        callbacks = listeners(self.verbose, self.checkpoint_dir, holed, said)
+        inputs = {"seed": seed, "config": config_to_dict(model.config), "images": codec.to_dict()}
+        incomplete = np.where(missing.numpy(), np.float32(np.nan), pixels.numpy())
+        callbacks = fit_callbacks(self.verbose, self.checkpoint_dir, incomplete, inputs)
         model.fit(pixels, missing, Streams(seed), choose_device(self.device), callbacks)
+        for callback in callbacks:
+            callback.on_fitted(model.history)
         # Assigned at the end: a fit that fails leaves an earlier one as it was.
-        self.model_, self.settings_, self.seed_ = model, model.settings, seed
-        self.history_, self.stages_ = model.history, model.stages
+        self.model_, self.config_, self.seed_ = model, model.config, seed
+        self.history_ = model.history
         self.n_epochs_ = len(self.history_.epochs)
 
     def _fill_pixels(self, pixels: Tensor, missing: Tensor) -> Tensor:
@@ -162,22 +183,20 @@ class MCFlowImageImputer(ImageImputer):
         Parameters
         ----------
         X : array-like of shape (n_images, height, width) or (n_images, height, width, channels)
-            Of the size and type of those at fit; they may be new.
+            Images of the size and type seen at fit; they may be new.
         m : int, default=20
-            How often.
+            Number of draws.
         random_state : int, Generator, RandomState or None
-            Decides the draws. An image's draws depend on it and on the image alone.
+            Seed of the draws. The draws of an image depend on the seed and on the image only.
         mask : array-like of bool, optional
             True where a pixel is missing.
         image_ids : array-like of shape (n_images,), optional
-            A whole number for each image that goes with it. Images that are equal pixel by pixel get equal draws
-            without it.
+            An integer that identifies each image. Without it, equal images get equal draws.
 
         Returns
         -------
         iterator
-            Of m arrays of the shape and type of X, in which only missing pixels differ. They are made when they are
-            asked for.
+            m arrays of the shape and type of X, generated one at a time. Only missing pixels differ.
         """
         check_is_fitted(self)
         check_parameter("m", m, Interval(int, 1))
@@ -206,12 +225,12 @@ class MCFlowImageImputer(ImageImputer):
             yield filled
 
     def quantile(self, X: Any, q: Any, *, mask: Any = None) -> Any:
-        """Fill the holes with quantiles of what they may be.
+        """Fill missing pixels with quantiles of their predictive distributions.
 
         Parameters
         ----------
         X : array-like of shape (n_images, height, width) or (n_images, height, width, channels)
-            Of the size and type of those at fit.
+            Images of the size and type seen at fit.
         q : float or sequence of float
             Probabilities from 0 to 1.
         mask : array-like of bool, optional
@@ -220,7 +239,7 @@ class MCFlowImageImputer(ImageImputer):
         Returns
         -------
         ndarray or list of ndarray
-            Of the shape and type of X, one for each probability.
+            One array of the shape and type of X per probability.
         """
         check_is_fitted(self)
         asked = [float(one) for one in np.atleast_1d(q)]
@@ -236,21 +255,21 @@ class MCFlowImageImputer(ImageImputer):
         return found if np.ndim(q) else found[0]
 
     def interval(self, X: Any, level: float = 0.9, *, mask: Any = None) -> tuple[Array, Array]:
-        """Return bounds between which missing pixels lie with a probability.
+        """Return prediction intervals of the missing pixels.
 
         Parameters
         ----------
         X : array-like of shape (n_images, height, width) or (n_images, height, width, channels)
-            Of the size and type of those at fit.
+            Images of the size and type seen at fit.
         level : float, default=0.9
-            The probability, between 0 and 1.
+            Probability of the interval, between 0 and 1.
         mask : array-like of bool, optional
             True where a pixel is missing.
 
         Returns
         -------
         low, high : ndarray of the shape and type of X
-            Observed pixels are as they are in both.
+            Observed pixels are the same in both.
         """
         if isinstance(level, bool) or not 0 < level < 1:
             raise ParameterError(f"level is {level!r}, but has to be a number between 0 and 1.")
@@ -258,20 +277,20 @@ class MCFlowImageImputer(ImageImputer):
         return low, high
 
     def score_samples(self, X: Any, *, mask: Any = None) -> FloatArray:
-        """Return each image's log-density by the flow, in the units of the images.
+        """Return the log-density of each image under the flow, in the units of the images.
 
         Parameters
         ----------
         X : array-like of shape (n_images, height, width) or (n_images, height, width, channels)
-            Of the size and type of those at fit. Holes are filled first, as `transform` does.
+            Images of the size and type seen at fit. Missing pixels are filled first, as by `transform`.
         mask : array-like of bool, optional
             True where a pixel is missing.
 
         Returns
         -------
         ndarray of shape (n_images,)
-            With "default", the sum over the rounds in which an image is drawn, each given those before it. A whole
-            number counts as the middle of a cell of width one.
+            With "default", the sum over the rounds in which an image is drawn, each given the previous ones. Integer
+            pixels are treated as midpoints of intervals of length one.
         """
         check_is_fitted(self)
         _, pixels, _ = self.codec_.of(self.transform(X, mask=mask))
@@ -282,10 +301,8 @@ class MCFlowImageImputer(ImageImputer):
 
         Parameters
         ----------
-        n_samples : int, default=1
-            How many.
-        random_state : int, Generator, RandomState or None
-            Decides the draws.
+        n_samples, random_state
+            As for `MCFlowImputer.sample`.
 
         Returns
         -------
@@ -296,13 +313,7 @@ class MCFlowImageImputer(ImageImputer):
         return self.codec_.images(self.model_.sample(int(n_samples), seed_from(random_state)).numpy())
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted imputer to one file, tensors and a JSON header; `mcflow.load` reads it.
-
-        Parameters
-        ----------
-        path : path-like
-            The file to make or to replace.
-        """
+        """Save the fitted imputer to a file, as `MCFlowImputer.save` does."""
         from mcflow.imputers.persistence import save
 
         save(self, path)
@@ -311,11 +322,11 @@ class MCFlowImageImputer(ImageImputer):
 def _hashes(
     pixels: npt.NDArray[np.float32], missing: BoolArray, seed: int, ids: FloatArray | None
 ) -> npt.NDArray[np.uint64]:
-    """Return a word for each image that depends on the seed, its pixels and its number alone."""
+    """Return a hash for each image that depends only on the seed, its pixels, its mask and its identifier."""
     flat = pixels.reshape(len(pixels), -1)
     packed = np.packbits(missing.reshape(len(missing), -1), axis=1).astype(np.float64)
     steps = np.rint(flat * STEPS).astype(np.int64)
     weights = np.random.default_rng(0).integers(1, 2**20, size=(flat.shape[1], N_SUMS))
-    sums = (steps @ weights).astype(np.float64)  # whole numbers: the same in whatever order they are added
+    sums = (steps @ weights).astype(np.float64)  # integers, so that the order of the summation does not matter
     parts = [sums, packed] if ids is None else [sums, packed, ids[:, None]]
     return hash_rows(np.concatenate(parts, axis=1), seed)

@@ -1,4 +1,4 @@
-"""What every imputer of images shares: arrays of any numeric type, masks, ranges, and observed pixels left alone."""
+"""Base class of image imputers: arrays of any numeric type, masks, value ranges and folders of pictures."""
 
 from __future__ import annotations
 
@@ -15,51 +15,52 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mcflow.config import Interval, Options, check_parameter
-from mcflow.data.image_folders import read_image_folder
-from mcflow.data.pixels import PixelCodec, Pixels, read_pixels
+from mcflow.config import Interval, Options, check_parameters
+from mcflow.errors import TrainingError
+from mcflow.images.folders import read_image_folder
+from mcflow.images.pixels import PixelCodec, Pixels, read_pixels
 from mcflow.typing import Array, BoolArray
 
-#: Images that are filled together.
+#: Number of images that are filled together.
 IMAGES_AT_ONCE = 1024
 
 
 class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
-    """Base of all imputers of images.
+    """Base class of all image imputers.
 
-    A subclass learns in `_fit_pixels` and fills in `_fill_pixels`; both get float32 tensors of shape
-    (n_images, channels, height, width), values between 0 and 1 and zero where missing, and a mask of the same shape.
+    A subclass implements `_fit_pixels` and `_fill_pixels`. Both take float32 tensors of shape
+    (n_images, channels, height, width) with values between 0 and 1, zero where missing, and masks of the same shape.
 
     Attributes
     ----------
     codec_ : PixelCodec
-        Size, type and range of the images.
+        Size, type and value range of the images.
     """
 
-    #: What the subclass's own parameters may be.
+    #: Constraints on the parameters of the subclass.
     constraints: ClassVar[Mapping[str, Interval | Options]] = {}
     codec_: PixelCodec
 
     @abc.abstractmethod
     def _fit_pixels(self, codec: PixelCodec, pixels: Tensor, missing: Tensor) -> None:
-        """Learn from pixels with holes; assign what is learned at the end, so that a failed fit changes nothing."""
+        """Fit to pixels with missing ones; assign results at the end, so that a failed fit changes nothing."""
 
     @abc.abstractmethod
     def _fill_pixels(self, pixels: Tensor, missing: Tensor) -> Tensor:
-        """Return the same pixels without a hole. An image's answer may not depend on those it comes with."""
+        """Return the completed pixels; the result for an image may not depend on other images."""
 
     def fit(self, X: Any, y: Any = None, *, mask: Any = None) -> Self:
-        """Learn from images with holes.
+        """Fit the imputer to images with missing pixels.
 
         Parameters
         ----------
         X : array-like of shape (n_images, height, width) or (n_images, height, width, channels), or path-like
-            uint8, uint16 or floats; NaN is missing. Or a folder of pictures.
+            Images of type uint8, uint16 or float, where NaN is missing, or a folder of pictures.
         y : None
-            Not used; scikit-learn's convention.
+            Ignored, present for API consistency.
         mask : array-like of bool or path-like, optional
-            True where a pixel is missing: of shape (n_images, height, width), or of that of X. Or a folder of pictures
-            with the same names, white where a pixel is missing.
+            True where a pixel is missing, of shape (n_images, height, width) or of the shape of X; or a folder of
+            pictures with the same names, white where a pixel is missing.
 
         Returns
         -------
@@ -68,19 +69,18 @@ class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         Raises
         ------
         DataError
-            When the images cannot be learned from: another number of axes, nothing observed, infinite values.
+            If the images have the wrong number of axes, no observed pixels or infinite values.
         ParameterError
-            When a parameter is out of range.
+            If a parameter is out of range.
         """
-        for name, value in self.get_params(deep=False).items():
-            check_parameter(name, value, self.constraints.get(name))
+        check_parameters(self)
         codec, pixels, missing = read_pixels(*_opened(X, mask), getattr(self, "value_range", None))
         self._fit_pixels(codec, torch.from_numpy(pixels), torch.from_numpy(missing))
         self.codec_ = codec
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, mask: Any = None) -> Array:
-        """Learn from images with holes, and fill these.
+        """Fit the imputer to images with missing pixels, and fill them.
 
         Parameters
         ----------
@@ -94,24 +94,24 @@ class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         return self.fit(X, y, mask=mask).transform(X, mask=mask)
 
     def transform(self, X: Any, *, mask: Any = None) -> Array:
-        """Fill the holes of images. Never refits.
+        """Fill the missing pixels of images, without refitting.
 
         Parameters
         ----------
         X : array-like of shape (n_images, height, width) or (n_images, height, width, channels)
-            Of the size and type of those at fit.
+            Images of the size and type seen at fit.
         mask : array-like of bool, optional
             True where a pixel is missing.
 
         Returns
         -------
         ndarray of the shape and type of X
-            Only missing pixels differ; an image's answer does not depend on those it comes with.
+            Only missing pixels change; the result for an image does not depend on the other images.
 
         Raises
         ------
         DataError
-            When images are of another size or type than at fit.
+            If images have another size or type than at fit.
         """
         check_is_fitted(self)
         return self._filled(X, mask, self._fill_pixels)
@@ -121,11 +121,11 @@ class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         return self.codec_.of(*_opened(X, mask))
 
     def _filled(self, X: Any, mask: Any, fill: Callable[[Tensor, Tensor], Tensor]) -> Array:
-        """Return the images with their holes filled by `fill`."""
+        """Return the images with missing pixels filled by `fill`."""
         return self._filled_read(self._read(X, mask), fill)
 
     def _filled_read(self, read: tuple[Array, Pixels, BoolArray], fill: Callable[[Tensor, Tensor], Tensor]) -> Array:
-        """Return images that are read with their holes filled by `fill`, some at a time."""
+        """Return images that are already read, filled by `fill` in parts."""
         images, pixels, missing = read
         filled = images.copy()
         for first in range(0, len(images), IMAGES_AT_ONCE):
@@ -136,11 +136,17 @@ class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         return filled
 
     def _put(self, images: Array, missing: Array, pixels: Tensor) -> None:
-        """Write filled pixels where images have holes, and nowhere else."""
-        found = self.codec_.images(pixels.detach().cpu().numpy())
-        holes = missing.transpose(0, 2, 3, 1)
-        holes = holes[..., 0] if self.codec_.flat else holes
-        np.copyto(images, found.astype(images.dtype), where=holes)
+        """Write filled pixels to the missing ones of images, in place."""
+        values = pixels.detach().cpu().numpy()
+        if not np.isfinite(values[missing]).all():  # which integer images would show as black
+            raise TrainingError(
+                "The model gives no finite value for some missing pixels. Its weights are damaged or its training "
+                "diverged: fit it again, or load another file."
+            )
+        found = self.codec_.images(np.where(missing, values, 0))
+        where = missing.transpose(0, 2, 3, 1)
+        where = where[..., 0] if self.codec_.flat else where
+        np.copyto(images, found.astype(images.dtype), where=where)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -152,7 +158,7 @@ class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
 
 
 def _opened(X: Any, mask: Any) -> tuple[Any, Any]:
-    """Return images and a mask as they were given, read from folders where these were named."""
+    """Return images and mask, read from folders if paths were given."""
     if not isinstance(X, str | Path):
         return X, mask
     named = isinstance(mask, str | Path)

@@ -1,9 +1,10 @@
-"""A fitted imputer as one file: tensors and a JSON header, no pickle."""
+"""Model files: a fitted imputer as tensors and a JSON header, without pickle."""
 
 from __future__ import annotations
 
 __all__ = ["load", "load_table_model", "save"]
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,180 +12,195 @@ import numpy as np
 import torch
 
 import mcflow
-from mcflow.config import Settings
-from mcflow.data.constraints import Constraints
-from mcflow.data.files import read_tensors, write_tensors
-from mcflow.data.pixels import PixelCodec
-from mcflow.data.schema import TableSchema
-from mcflow.errors import ModelFileError
-from mcflow.imputers.fitting import choose_device
-from mcflow.imputers.flow_images import FlowImageModel
-from mcflow.imputers.image import MCFlowImageImputer
-from mcflow.imputers.masked_images import MaskedImageModel
-from mcflow.imputers.masked_model import MaskedModel
-from mcflow.imputers.model import FlowModel
+from mcflow.columns.constraints import Constraints
+from mcflow.columns.schema import Column
+from mcflow.config import check_parameter
+from mcflow.errors import DataError, ModelFileError, ParameterError
+from mcflow.files.atomic import read_tensors, write_tensors
+from mcflow.imputers.formats import upgrade
+from mcflow.imputers.headers import ModelHeader, parse_config, parse_header
+from mcflow.imputers.image import IMAGE_ALGORITHMS, MCFlowImageImputer
+from mcflow.imputers.models import ALGORITHMS, TableModel
+from mcflow.imputers.presets import Config, choose_device, config_to_dict
 from mcflow.imputers.table import MCFlowImputer
-from mcflow.training.history import History
+from mcflow.imputers.tensors import check_image_tensors, check_table_tensors
 from mcflow.typing import Array, Header
 
-KIND = "model"
-#: Parameters that are kept in another form, or belong to the fit that was.
-FORGOTTEN = ("checkpoint_dir", "random_state", "kinds", "roles", "bounds", "allowed", "rules")
+KIND = "model"  # as opposed to a checkpoint
+
+#: Parameters that are not saved, or saved in another form.
+NOT_SAVED = (
+    "checkpoint_dir",
+    "random_state",
+    "schema",
+    "kinds",
+    "roles",
+    "bounds",
+    "allowed",
+    "rules",
+    "missing_values",
+)
 
 
 def save(imputer: MCFlowImputer | MCFlowImageImputer, path: str | Path) -> None:
-    """Write a fitted imputer to a file.
-
-    Parameters
-    ----------
-    imputer : MCFlowImputer or MCFlowImageImputer
-        Fitted.
-    path : path-like
-        The file to make or to replace.
-    """
+    """Save a fitted imputer to a file."""
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(imputer)
-    tensors = imputer.model_.tensors()
+    tensors, header = imputer.model_.tensors(), _header(imputer)
     if isinstance(imputer, MCFlowImageImputer):
-        write_tensors(Path(path), KIND, _image_header(imputer), tensors)
-        return
-    for k, model in enumerate(imputer.other_models_):
-        tensors |= {f"other.{k}.{name}": array for name, array in model.tensors().items()}
-    write_tensors(Path(path), KIND, _header(imputer), tensors)
+        header |= {"images": imputer.codec_.to_dict()}
+    else:
+        _refuse_labels(imputer)
+        header |= {"schema": imputer.schema_.to_dict(), "constraints": imputer.constraints_.to_dict()}
+        header |= {"others": [{"seed": model.seed} for model in imputer.other_models_]}
+        for k, model in enumerate(imputer.other_models_):
+            tensors |= {f"other.{k}.{name}": array for name, array in model.tensors().items()}
+    write_tensors(Path(path), KIND, header, tensors)
 
 
 def load(path: str | Path, *, device: str = "auto") -> Any:
-    """Read a fitted imputer from a file.
+    """Load a fitted imputer from a file.
 
     Parameters
     ----------
     path : path-like
-        What `MCFlowImputer.save` or `MCFlowImageImputer.save` wrote.
+        A file written by `MCFlowImputer.save` or `MCFlowImageImputer.save`, also of an earlier version.
     device : str, default="auto"
-        Where to compute.
+        Device to compute on.
 
     Returns
     -------
     MCFlowImputer or MCFlowImageImputer
-        Its answers equal the saved one's bit for bit on the same device. What was said about columns is in `schema_`
-        and `constraints_`, not in the parameters.
+        Its results equal those of the saved imputer bit for bit on the same device. Settings of columns are in
+        `schema_` and `constraints_`, not in the parameters.
 
     Raises
     ------
     ModelFileError
-        When the file is truncated, altered, of another program or of a newer format.
+        If the file is truncated, modified, of another program or of a newer format.
     FileNotFoundError
-        When there is no such file.
+        If there is no such file.
     """
-    header, arrays = read_tensors(Path(path), KIND)
+    version, header, arrays = read_tensors(Path(path), KIND)
     try:
-        of_images = header["estimator"] == "MCFlowImageImputer"
-        return _build_image(header, arrays, device) if of_images else _build(header, arrays, device)
-    except (KeyError, TypeError) as error:
-        raise ModelFileError(f"{path} lacks a part of a model ({error}). Save it again.") from error
+        header, arrays = upgrade(version, header, arrays)
+        parsed = parse_header(header)
+        build = _build_image if parsed.images is not None else _build
+        return build(parsed, arrays, device)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path} is not a usable model: {error}") from error
+    except ParameterError as error:
+        if device != "auto":
+            choose_device(device)  # a wrong device is no fault of the file
+        raise ModelFileError(f"{path} is not a usable model: {error}") from error
+    except Exception as error:  # the file has a valid checksum, and says what no model says
+        raise ModelFileError(
+            f"{path} lacks a part of a model ({type(error).__name__}: {str(error)[:200]}). Save it again."
+        ) from error
 
 
 def load_table_model(path: str | Path, *, device: str = "auto") -> MCFlowImputer:
-    """Read a fitted imputer of tables from a file.
-
-    Parameters
-    ----------
-    path : path-like
-        What `MCFlowImputer.save` wrote.
-    device : str, default="auto"
-        Where to compute.
-
-    Returns
-    -------
-    MCFlowImputer
-
-    Raises
-    ------
-    ModelFileError
-        When it is no such model.
-    """
+    """Load a fitted imputer of tables from a file."""
     imputer = load(path, device=device)
     if not isinstance(imputer, MCFlowImputer):
-        raise ModelFileError(f"{path} is a model of images. `mcflow impute-images` uses it.")
+        raise ModelFileError(f"{path} is a model of images. Use it with `mcflow impute-images`.")
     return imputer
 
 
-def _shared_header(imputer: MCFlowImputer | MCFlowImageImputer) -> Header:
-    parameters = {name: _plain(value) for name, value in imputer.get_params().items() if name not in FORGOTTEN}
+def _refuse_labels(imputer: MCFlowImputer) -> None:
+    """Raise `DataError` if a column has a name that JSON cannot represent."""
+    for column in imputer.schema_.columns:
+        if not isinstance(column.name, str | int | float):
+            raise DataError(
+                f"Column {column.name!r} has a name of type {type(column.name).__name__}, which a model file cannot "
+                "hold. Rename it to a text or a number, and fit again."
+            )
+
+
+def _header(imputer: MCFlowImputer | MCFlowImageImputer) -> Header:
+    """Return the part of the header that models of tables and of images share."""
+    parameters = {name: _plain(value) for name, value in imputer.get_params().items() if name not in NOT_SAVED}
     return {
         "estimator": type(imputer).__name__,
         "mcflow": mcflow.__version__,
         "parameters": parameters | {"random_state": imputer.seed_},
-        "settings": imputer.settings_.to_dict(),
+        "config": config_to_dict(imputer.config_),
         "seed": imputer.seed_,
-        "n_stages": len(imputer.stages_),
         "history": imputer.history_.to_dict(),
     }
 
 
-def _image_header(imputer: MCFlowImageImputer) -> Header:
-    return _shared_header(imputer) | {"images": imputer.codec_.to_dict()}
-
-
-def _header(imputer: MCFlowImputer) -> Header:
-    return _shared_header(imputer) | {
-        "schema": imputer.schema_.to_dict(),
-        "constraints": imputer.constraints_.to_dict(),
-        "others": [{"n_stages": len(model.stages), "seed": model.seed} for model in imputer.other_models_],
-    }
-
-
 def _plain(value: Any) -> Any:
-    """Return numpy's numbers and settings in a form that JSON can hold."""
-    if isinstance(value, Settings):
-        return value.to_dict()
+    """Return numpy numbers and configurations in a form that JSON can represent."""
+    if dataclasses.is_dataclass(value):
+        return config_to_dict(value)  # type: ignore[arg-type]
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _parameters(header: Header, device: str) -> dict[str, Any]:
-    """Return an estimator's parameters as they were, on another device."""
-    parameters: dict[str, Any] = dict(header["parameters"])
-    if isinstance(parameters["preset"], dict):
-        parameters["preset"] = Settings.from_dict(parameters["preset"])
-    return parameters | {"device": device}
+def _parameters(estimator: type, header: ModelHeader, device: str) -> dict[str, Any]:
+    """Return the parameters of the estimator for a device."""
+    parameters = dict(header.parameters)
+    unknown = set(parameters) - set(estimator._get_param_names())  # type: ignore[attr-defined]
+    if unknown:
+        raise ModelFileError(f"header.parameters has {min(unknown)[:80]!r}, which is no parameter.")
+    if isinstance(parameters.get("preset"), dict):
+        parameters["preset"] = parse_config(parameters["preset"], "header.parameters.preset")
+    parameters |= {"device": device}
+    for name, value in parameters.items():
+        check_parameter(name, value, estimator.constraints.get(name))  # type: ignore[attr-defined]
+    return parameters
 
 
-def _build_image(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImageImputer:
-    imputer = MCFlowImageImputer(**_parameters(header, device))
-    imputer.codec_ = PixelCodec(**header["images"])
-    imputer.settings_, imputer.seed_ = Settings.from_dict(header["settings"]), header["seed"]
-    kind: type[FlowImageModel] | type[MaskedImageModel]
-    kind = MaskedImageModel if imputer.settings_.latent.masked else FlowImageModel
-    model = kind.from_tensors(arrays, imputer.codec_, imputer.settings_, header, choose_device(device))
-    model.history = History.from_dict(header["history"])
-    imputer.model_, imputer.stages_, imputer.history_ = model, model.stages, model.history
-    imputer.n_epochs_ = len(model.history.epochs)
+def _restore(imputer: Any, model: Any, header: ModelHeader) -> None:
+    """Set the loaded model and its state on an imputer."""
+    model.history = header.history
+    imputer.model_, imputer.config_, imputer.seed_ = model, model.config, header.seed
+    imputer.history_, imputer.n_epochs_ = model.history, len(model.history.epochs)
+
+
+def _build_image(header: ModelHeader, arrays: dict[str, Array], device: str) -> MCFlowImageImputer:
+    assert header.images is not None
+    imputer = MCFlowImageImputer(**_parameters(MCFlowImageImputer, header, device))
+    imputer.codec_, config = header.images, parse_config(header.config)
+    check_image_tensors(arrays, imputer.codec_, config)
+    algorithm, parts = IMAGE_ALGORITHMS[type(config)]
+    seed = {"seed": header.seed}
+    model = algorithm.from_tensors(arrays, imputer.codec_, config, seed, choose_device(device), **parts)
+    _restore(imputer, model, header)
+    shape = (1, imputer.codec_.channels, imputer.codec_.height, imputer.codec_.width)
+    filled = model.fill(torch.zeros(shape), torch.ones(shape, dtype=torch.bool))
+    _check_answer(filled.numpy())
     return imputer
 
 
-def _build(header: Header, arrays: dict[str, Array], device: str) -> MCFlowImputer:
-    imputer = MCFlowImputer(**_parameters(header, device))
-    schema = TableSchema.from_dict(header["schema"])
-    imputer.settings_ = Settings.from_dict(header["settings"])
-    imputer.seed_ = header["seed"]
-    imputer.model_ = _model(header, arrays, schema, imputer.settings_, choose_device(device))
-    imputer.other_models_ = []
-    for k, said in enumerate(header["others"]):
+def _build(header: ModelHeader, arrays: dict[str, Array], device: str) -> MCFlowImputer:
+    schema, constraints = header.schema, header.constraints
+    assert schema is not None
+    assert constraints is not None
+    imputer = MCFlowImputer(**_parameters(MCFlowImputer, header, device))
+    config, columns = parse_config(header.config), [schema.columns[p] for p in schema.model]
+    own = {name: array for name, array in arrays.items() if not name.startswith("other.")}
+    models = [_model(own, columns, config, header.seed, device)]
+    for k, other in enumerate(header.others):
         own = {name.removeprefix(f"other.{k}."): a for name, a in arrays.items() if name.startswith(f"other.{k}.")}
-        other = _model(header | said, own, schema, imputer.settings_, choose_device(device))
-        imputer.other_models_.append(other)
-    imputer.stages_, imputer.history_ = imputer.model_.stages, imputer.model_.history
-    imputer.n_epochs_ = len(imputer.history_.epochs)
-    imputer._remember(schema, Constraints.from_dict(header["constraints"]))
+        models.append(_model(own, columns, config, other.seed, device))
+        models[-1].history = header.history
+    _restore(imputer, models[0], header)
+    imputer.other_models_ = models[1:]
+    imputer._remember(schema, Constraints.from_dict(dataclasses.asdict(constraints)))
     return imputer
 
 
-def _model(
-    header: Header, arrays: dict[str, Array], schema: TableSchema, settings: Settings, device: torch.device
-) -> FlowModel | MaskedModel:
-    columns = [schema.columns[p] for p in schema.model]
-    kind: type[FlowModel] | type[MaskedModel] = MaskedModel if settings.latent.masked else FlowModel
-    model = kind.from_tensors(arrays, columns, settings, header, device)
-    model.history = History.from_dict(header["history"])
+def _model(arrays: dict[str, Array], columns: list[Column], config: Config, seed: int, device: str) -> TableModel:
+    """Build a model of tables, and fill a row with it, so that a file that cannot do so is refused here."""
+    check_table_tensors(arrays, columns, config)
+    model = ALGORITHMS[type(config)].from_tensors(arrays, columns, config, {"seed": seed}, choose_device(device))
+    if model.is_fitted:
+        _check_answer(model.fill(np.full((1, len(columns)), np.nan)))
     return model
+
+
+def _check_answer(filled: Array) -> None:
+    if not np.isfinite(filled).all():
+        raise ModelFileError("the model fills cells with numbers that are not finite.")

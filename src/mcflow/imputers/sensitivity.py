@@ -1,39 +1,55 @@
-"""What an analysis would say if missing cells were not like the observed ones: delta adjustment and tipping points."""
+"""Sensitivity analysis for data missing not at random: delta adjustment and tipping points."""
 
 from __future__ import annotations
 
-__all__ = ["Sensitivity", "TippingPoint", "sensitivity"]
+__all__ = ["DeltaDraws", "Sensitivity", "TippingPoint", "sensitivity", "tilt_categories"]
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
+from sklearn.utils.validation import check_is_fitted
 
-from mcflow.errors import ParameterError, did_you_mean
-from mcflow.imputers.moved_draws import MovedDraws
+from mcflow.columns.schema import CATEGORY_KINDS, Column
+from mcflow.config import Interval, check_parameter
+from mcflow.errors import McflowWarning, ParameterError, did_you_mean
+from mcflow.imputers.uncertainty import warn_of_equal_rows
 from mcflow.pool.display import as_frame, as_text
 from mcflow.pool.fits import PooledFit, fit_pooled
 from mcflow.pool.rules import PooledResult
-from mcflow.typing import FloatArray, RandomState
+from mcflow.random import cell_uniforms, checked_ids, hash_rows, seed_from
+from mcflow.typing import Array, FloatArray, RandomState
 
 if TYPE_CHECKING:
     from mcflow.imputers.uncertainty import UncertaintyMixin
 
+DAY = 86_400_000_000  # microseconds of a day, the unit of deltas of dates
+CLIPPED_SHARE = 0.05  # fraction of the shifted cells that may be clipped at a bound before a warning is issued
+
+#: Maximum size of drawn cells that are kept for all deltas; otherwise they are drawn again for each delta.
+KEPT_BYTES = 1 << 28
+
+MIN_PROBABILITY = 1e-12  # lower bound of the probability of a category, so that every drawn category has a positive one
+SHIFT_STREAM = 0x6D6F7665  # separates the random numbers of the shifts from others of the same seed
+REDRAW_STREAM = 0x72656472  # separates the random numbers of the draws after the shifts from others of the same seed
+
 
 @dataclass(frozen=True)
 class TippingPoint:
-    """How far the filled cells of a column have to be moved until a conclusion changes.
+    """The shift of the filled cells of a column at which a conclusion changes.
 
     Parameters
     ----------
     term : str
-        Of the analysis.
+        Term of the analysis.
     below, above : float or None
-        The deltas nearest to 0 on both sides at which it changes; None where it does not within the grid.
+        The negative and the positive delta nearest to 0 at which the conclusion changes; None if it does not change
+        within the grid.
     words : str
-        The same as sentences; also what `str` gives.
+        The result in words, also returned by `str`.
     """
 
     term: str
@@ -43,7 +59,7 @@ class TippingPoint:
 
     @property
     def delta(self) -> float | None:
-        """Return the one of both that is nearer to 0, None when there is none."""
+        """The one of both deltas that is nearer to 0, None if there is none."""
         found = [side for side in (self.below, self.above) if side is not None]
         return min(found, key=abs) if found else None
 
@@ -53,75 +69,75 @@ class TippingPoint:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Sensitivity:
-    """Draws, and an analysis of them, for a series of deltas.
+    """Delta-adjusted draws, and an analysis of them, for a series of deltas.
 
     Parameters
     ----------
     column : object
-        The column whose filled cells are moved.
+        The column whose filled cells are shifted.
     deltas : tuple of float
-        In rising order; 0, no move, is one of them.
+        Shifts in increasing order, among them 0.
     results : mapping of float to PooledResult
-        The pooled analysis at each delta; empty when none was given.
+        The pooled analysis at each delta; empty without an analysis.
     level : float
-        Of the intervals.
-    moved : MovedDraws or None
-        Where the tables come from.
+        Confidence level of the intervals.
+    delta_draws : DeltaDraws or None
+        Source of the completed tables.
 
     See Also
     --------
-    sensitivity : Makes it.
+    MCFlowImputer.sensitivity : Run a sensitivity analysis.
     """
 
     column: Any
     deltas: tuple[float, ...]
     results: Mapping[float, PooledResult] = field(default_factory=dict)
     level: float = 0.95
-    moved: MovedDraws | None = None
+    delta_draws: DeltaDraws | None = None
 
     def draws(self, delta: float) -> Iterator[Any]:
-        """Return the completed tables at one delta.
+        """Draw completed tables at one delta.
 
         Parameters
         ----------
         delta : float
-            Any finite number; it need not be among `deltas`.
+            Any finite number, not only one of `deltas`.
 
         Returns
         -------
         iterator
-            Of m tables of the same kind as the one that was given, made when they are asked for.
+            m tables of the same type as the given one, generated one at a time.
         """
         (checked,) = _checked_deltas(delta)
-        if self.moved is None:
-            raise ParameterError("These are results only. `imputer.sensitivity` gives them together with their draws.")
-        return self.moved.tables(checked)
+        if self.delta_draws is None:
+            raise ParameterError("These are results only. `imputer.sensitivity` returns them together with draws.")
+        return self.delta_draws.tables(checked)
 
     def table(self) -> Any:
-        """Return the terms at all deltas as a table.
+        """Return the terms of the analysis at all deltas as a table.
 
         Returns
         -------
         pandas.DataFrame or pyarrow.Table
-            Of pandas when it is installed. Columns: delta, term, estimate, std.error, df, p.value and both ends of the
-            interval.
+            A pandas table if pandas is installed. Columns: delta, term, estimate, std.error, df, p.value and both ends
+            of the interval.
 
         Raises
         ------
         ParameterError
-            When there was no analysis.
+            If there was no analysis.
         """
         return as_frame(self._columns())
 
     def tipping_point(self, term: str, alpha: float = 0.05) -> TippingPoint:
-        """Find how far filled cells have to be moved until the conclusion about a term changes.
+        """Find the shift of the filled cells at which the conclusion about a term changes.
 
         Parameters
         ----------
         term : str
-            Of the analysis.
+            Term of the analysis.
         alpha : float, default=0.05
-            A term with a p value below it is told apart from 0.
+            Significance level.
 
         Returns
         -------
@@ -130,22 +146,22 @@ class Sensitivity:
         Raises
         ------
         ParameterError
-            When there was no analysis or it has no such term, or alpha is not between 0 and 1.
+            If there was no analysis, it has no such term, or alpha is not between 0 and 1.
 
         Notes
         -----
-        The conclusion at delta 0 is one of three: above 0, below 0, or not told apart from 0. The end of the interval
-        of level 1 - alpha that decides it is interpolated linearly between the last delta of the grid at which the
-        conclusion holds and the first at which it does not. What happens between two deltas at which it holds is not
-        seen: take a finer grid.
+        The conclusion at delta 0 is one of three: above 0, below 0, or not significantly different from 0. The bound of
+        the interval of level 1 - alpha that decides it is interpolated linearly between the last delta of the grid at
+        which the conclusion holds and the first at which it does not. Changes between two deltas at which the
+        conclusion holds are not detected; use a finer grid.
 
         Examples
         --------
         >>> from mcflow.pool import pool
         >>> results = {delta: pool([1.0 + delta] * 2, [0.25] * 2, names=["age"]) for delta in (-1.0, 0.0, 1.0)}
         >>> print(Sensitivity("bmi", (-1.0, 0.0, 1.0), results).tipping_point("age"))
-        age is above 0 at delta 0 (p = 0.0455). This changes when the filled cells of bmi are moved by -0.02; upwards it
-        holds as far as 1.
+        age is above 0 at delta 0 (p = 0.0455). This changes when the filled cells of bmi are shifted by -0.02; it holds
+        up to 1.
         """
         results = self._analysed()
         if not 0 < alpha < 1:
@@ -159,20 +175,20 @@ class Sensitivity:
         return TippingPoint(term, below, above, words)
 
     def _words(self, term: str, ends: FloatArray, p_value: float, sides: tuple[float | None, float | None]) -> str:
-        side = "above 0" if ends[0] > 0 else "below 0" if ends[1] < 0 else "not told apart from 0"
+        side = "above 0" if ends[0] > 0 else "below 0" if ends[1] < 0 else "not significantly different from 0"
         opening = f"{term} is {side} at delta 0 (p {'< 0.0001' if p_value < 1e-4 else f'= {p_value:.4f}'})."
         found = " or ".join(f"{delta:.3g}" for delta in sides if delta is not None)
         if not found:
             return f"{opening} This holds for all deltas from {self.deltas[0]:g} to {self.deltas[-1]:g}."
-        text = f"{opening} This changes when the filled cells of {self.column} are moved by {found}"
-        for way, delta, last in zip(("downwards", "upwards"), sides, (self.deltas[0], self.deltas[-1]), strict=True):
+        text = f"{opening} This changes when the filled cells of {self.column} are shifted by {found}"
+        for way, delta, last in zip(("down", "up"), sides, (self.deltas[0], self.deltas[-1]), strict=True):
             if delta is None and last:
-                text += f"; {way} it holds as far as {last:g}"
+                text += f"; it holds {way} to {last:g}"
         return text + "."
 
     def _analysed(self) -> Mapping[float, PooledResult]:
         if not self.results:
-            raise ParameterError("Nothing was analysed. Give analysis=, such as analysis='bmi ~ age'.")
+            raise ParameterError("There is no analysis. Pass analysis=, such as analysis='bmi ~ age'.")
         return self.results
 
     def _columns(self) -> dict[str, Any]:
@@ -191,7 +207,7 @@ class Sensitivity:
         }
 
     def __str__(self) -> str:
-        title = f"Filled cells of {self.column} moved by {', '.join(f'{delta:g}' for delta in self.deltas)}"
+        title = f"Filled cells of {self.column} shifted by {', '.join(f'{delta:g}' for delta in self.deltas)}"
         if not self.results:
             return title
         columns = self._columns()
@@ -214,94 +230,18 @@ def sensitivity(
     row_ids: Any = None,
     **how: Any,
 ) -> Sensitivity:
-    r"""Move the filled cells of a column and see what becomes of an analysis.
-
-    Parameters
-    ----------
-    imputer : MCFlowImputer
-        Fitted.
-    X : array-like or data frame of shape (n_rows, n_columns)
-        The same columns as at fit; the rows may be new.
-    column : object
-        Name of the column, its position for numpy.
-    deltas : sequence of float
-        By how much its filled cells are moved. Numbers in the column's own units, dates in days. Booleans, ordered
-        levels and categories of two levels: what is added to the log-odds of each level against the one before it. 0
-        is put among them.
-    analysis : str, callable or scikit-learn estimator, optional
-        What `mcflow.pool.fit_pooled` is to fit at each delta.
-    m : int, default=20
-        Tables to draw at each delta.
-    random_state : int, Generator, RandomState or None
-        Decides the draws. All deltas get the same random numbers.
-    level : float, default=0.95
-        Of the intervals.
-    row_ids : array-like of shape (n_rows,), optional
-        As in `draw`.
-    **how : object
-        Further arguments of `fit_pooled`, such as ``target`` or ``formula``.
-
-    Returns
-    -------
-    Sensitivity
-
-    Raises
-    ------
-    ParameterError
-        When there is no such column, it is not filled or has more than two levels without an order; when deltas are
-        missing or not finite.
-    DataError
-        When the columns are not those of the fit.
-
-    Warns
-    -----
-    McflowWarning
-        When the column has no missing cell, or when many moved cells come to a bound of the column.
-
-    Notes
-    -----
-    Imputers take missing cells to be like observed ones in rows that are otherwise alike (missing at random), which the
-    data cannot tell. A pattern-mixture model says how they differ: if :math:`f` is the imputer's distribution of a
-    missing cell given the observed ones, the cell is drawn from :math:`f(x - \delta)`, and levels with the ranks
-    :math:`j` from :math:`p_j e^{\delta j} / \sum_i p_i e^{\delta i}`. The other missing cells of the row are then drawn
-    given the moved one.
-
-    At delta 0 the column is, cell by cell, that of ``imputer.draw(X, m, random_state)``, and so is every row in which
-    the column is observed. Other missing cells of a row in which it is missing are drawn anew, with the same
-    distribution and other random numbers than in `draw`, the same for all deltas.
-
-    Moved cells stop at the bounds of the column, by default its observed range; give ``bounds`` at fit to let them go
-    on. Rules hold. In a column of whole numbers, a part of one is rounded up as often as it is large.
-
-    References
-    ----------
-    R. J. A. Little, "Pattern-Mixture Models for Multivariate Incomplete Data", JASA 88, 1993. S. van Buuren, "Flexible
-    Imputation of Missing Data", 2nd edition, 2018, section 3.8.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mcflow import MCFlowImputer
-    >>> rows = np.random.default_rng(0).normal(size=(200, 2))
-    >>> rows[:50, 1] = np.nan
-    >>> imputer = MCFlowImputer(max_epochs=4, bounds={1: (-9, 9)}, random_state=0).fit(rows)
-    >>> def mean(table):
-    ...     return {"mean": (table[:, 1].mean(), table[:, 1].var() / len(table))}
-    >>> found = sensitivity(imputer, rows, 1, [-1, 1], analysis=mean, m=5, random_state=0)
-    >>> [round(float(found.results[delta].estimate[0] - found.results[0].estimate[0]), 6) for delta in found.deltas]
-    [-0.25, 0.0, 0.25]
-    """
+    """Shift the filled cells of a column and analyse the completed tables; see `MCFlowImputer.sensitivity`."""
     if not 0 < level < 1:
         raise ParameterError(f"level is {level!r}, but has to be between 0 and 1, such as 0.95.")
     if how and analysis is None:
-        raise ParameterError(f"{', '.join(how)}: further arguments are those of an analysis. Give analysis= as well.")
+        raise ParameterError(f"{', '.join(how)}: these arguments need an analysis. Pass analysis= as well.")
     grid = tuple(sorted({0.0, *_checked_deltas(deltas)}))
-    moved = MovedDraws(imputer, X, column, m=m, random_state=random_state, row_ids=row_ids)
+    draws = DeltaDraws(imputer, X, column, m=m, random_state=random_state, row_ids=row_ids)
     results = {}
     if analysis is not None:
         for delta in grid:
-            results[delta] = _terms_only(fit_pooled(analysis, moved.tables(delta), level=level, **how))
-    return Sensitivity(column, grid, results, float(level), moved)
+            results[delta] = _terms_only(fit_pooled(analysis, draws.tables(delta), level=level, **how))
+    return Sensitivity(column, grid, results, float(level), draws)
 
 
 def _checked_deltas(deltas: Any) -> list[float]:
@@ -316,7 +256,7 @@ def _checked_deltas(deltas: Any) -> list[float]:
 
 
 def _terms_only(fit: PooledFit) -> PooledResult:
-    """Return a pooled fit without its models, of which there would be many."""
+    """Return a pooled fit without its models, to save memory."""
     if fit.reason:
         raise ParameterError(fit.reason)
     return PooledResult(**{part.name: getattr(fit, part.name) for part in fields(PooledResult)})
@@ -329,20 +269,195 @@ def _place(term: str, names: tuple[str, ...]) -> int:
 
 
 def _ends(result: PooledResult, place: int, alpha: float) -> tuple[float, float]:
-    """Return the ends of the interval of level 1 - alpha of a term."""
+    """Return the bounds of the interval of level 1 - alpha of a term."""
     half = stats.t.isf(alpha / 2, result.df[place]) * result.std_error[place]
     return float(result.estimate[place] - half), float(result.estimate[place] + half)
 
 
 def _change(deltas: tuple[float, ...], ends: FloatArray) -> float | None:
-    """Return where, from the first delta on, the conclusion is another; ends are of shape (n_deltas, 2)."""
+    """Return the delta at which the conclusion changes, given the bounds (n_deltas, 2); None if it does not."""
     above, below = ends[:, 0] > 0, ends[:, 1] < 0
     other = np.flatnonzero((above != above[0]) | (below != below[0]))
     if not len(other):
         return None
     last = int(other[0])
-    # What decides is an end that is lost, or one that is won.
+    # The bound that crosses 0 decides.
     end = ends[:, 0] if above[0] != above[last] else ends[:, 1]
     before, after = end[last - 1], end[last]
     share = before / (before - after)
     return float(deltas[last - 1] + share * (deltas[last] - deltas[last - 1]))
+
+
+class DeltaDraws:
+    """Draws of a table in which the filled cells of one column are shifted by a delta."""
+
+    def __init__(
+        self, imputer: UncertaintyMixin, X: Any, column: Any, *, m: int, random_state: RandomState, row_ids: Any = None
+    ) -> None:
+        check_is_fitted(imputer)
+        check_parameter("m", m, Interval(int, 1))
+        self.imputer, self.m, self.seed = imputer, int(m), seed_from(random_state)
+        self.column = _checked_column(imputer, column)
+        self.frame, self.values = imputer._read(X)
+        self.ids = None if row_ids is None else checked_ids("row_ids", row_ids, len(self.values))
+        if self.ids is None:
+            warn_of_equal_rows(self.values)
+        schema = imputer.schema_
+        position = schema.columns.index(self.column)
+        self.place = schema.coded.index(position)  # index among the coded columns
+        self.model_place = schema.model.index(position)  # index among the columns of the model
+        self.rows = np.flatnonzero(np.isnan(self.values[:, self.place]) & self.frame.missing(position, self.column))
+        if not len(self.rows):
+            warnings.warn(
+                f"Column {column!r} has no missing cells in this table, so no delta changes anything.",
+                McflowWarning,
+                stacklevel=3,
+            )
+        self.models = [imputer.model_, *imputer.other_models_]
+        self.given = imputer._seen_by_model(self.values)[self.rows]
+        self._cells: list[FloatArray] = []
+        self._probabilities: dict[int, FloatArray] = {}
+
+    def tables(self, delta: float) -> Iterator[Any]:
+        """Yield m completed tables in which the filled cells of the column are shifted by delta."""
+        return self.imputer._tables(self.frame, self.values, self._series(delta))
+
+    def _series(self, delta: float) -> Iterator[FloatArray]:
+        """Yield the codes of the columns of the model, within the constraints."""
+        seen_by_model = self.imputer.schema_.among_coded(model=True)
+        clipped = 0
+        for number, codes in enumerate(self._drawn()):
+            own = self.imputer._completed(self.values[self.rows], lambda _, codes=codes: codes[self.rows])  # type: ignore[misc]
+            cells, n_clipped = self._shifted(own[:, self.place], number, delta)
+            clipped += n_clipped
+            values = self.values[self.rows]
+            values[:, self.place] = cells = self._settled(values, cells)
+            rest = self._rest(codes[self.rows], cells, number)
+            # The shifted cell counts as observed, so that rules adjust the other cells to it.
+            codes[self.rows] = self.imputer._completed(values, lambda _, rest=rest: rest)[:, seen_by_model]  # type: ignore[misc]
+            yield codes
+        self._warn_of_bounds(delta, clipped / max(self.m * len(self.rows), 1))
+
+    def _drawn(self) -> Iterator[FloatArray]:
+        """Yield the codes of the draws; drawn cells are kept for the next delta if they are few."""
+        given = self.imputer._seen_by_model(self.values)
+        missing = np.isnan(given)
+        if not self._cells:
+            kept = []
+            few = self.m * int(missing.sum()) * 8 <= KEPT_BYTES
+            for codes in self.imputer._series(self.values, self.m, self.seed, self.ids):
+                if few:
+                    kept.append(codes[missing])
+                yield codes
+            self._cells = kept
+            return
+        for cells in self._cells:
+            codes = given.copy()
+            codes[missing] = cells
+            yield codes
+
+    def _shifted(self, cells: FloatArray, number: int, delta: float) -> tuple[FloatArray, int]:
+        """Return the shifted cells of a draw, and how many were clipped at a bound."""
+        uniforms = cell_uniforms(
+            self._hashes(SHIFT_STREAM, number), np.zeros(len(cells), dtype=np.int64), np.array([0])
+        )[0]
+        if self.column.kind in CATEGORY_KINDS:
+            return tilt_categories(cells, self._probabilities_of(number), uniforms, delta), 0
+        step = delta * (DAY / self.column.step if self.column.kind == "datetime" else 1.0)
+        constraints = self.imputer.constraints_
+        shifted = cells + (np.floor(step + uniforms) if constraints.whole[self.place] else step)
+        low, high = constraints.low[self.place], constraints.high[self.place]
+        return np.clip(shifted, low, high), int(((shifted < low) | (shifted > high)).sum())
+
+    def _probabilities_of(self, number: int) -> FloatArray:
+        """Return the probabilities (n_cells, n_categories) of the categories under the model of a draw."""
+        turn = number % len(self.models)
+        if turn not in self._probabilities:
+            model = self.models[turn]
+            self._probabilities[turn] = model.category_frequencies(self.given, self.model_place)
+        return self._probabilities[turn]
+
+    def _settled(self, values: FloatArray, cells: FloatArray) -> FloatArray:
+        """Return the shifted cells within whole numbers, bounds and rules, given the observed cells."""
+        raw, free = values.copy(), np.zeros(values.shape, dtype=bool)
+        raw[:, self.place], free[:, self.place] = cells, True
+        settled: FloatArray = self.imputer.constraints_.apply(raw, free)[:, self.place]
+        return settled
+
+    def _rest(self, codes: FloatArray, cells: FloatArray, number: int) -> FloatArray:
+        """Return rows whose other missing cells are drawn given the shifted ones."""
+        codes[:, self.model_place] = cells
+        given = self.given.copy()
+        given[:, self.model_place] = cells
+        incomplete = np.flatnonzero(np.isnan(given).any(axis=1))
+        if not len(incomplete) or self.column.role == "targets_only":  # no other cell depends on such a column
+            return codes
+        turn, own_number = number % len(self.models), number // len(self.models)
+        hashes = self._hashes(REDRAW_STREAM, number)[incomplete]
+        codes[incomplete] = self.models[turn].redraw(given[incomplete], hashes, own_number)
+        return codes
+
+    def _hashes(self, stream: int, number: int) -> Array:
+        """Return hashes of the rows as given, which do not depend on delta."""
+        own_seed = seed_from(np.random.default_rng([self.seed, number, stream]))
+        rows = self.given if self.ids is None else np.column_stack([self.given, self.ids[self.rows]])
+        return hash_rows(rows, own_seed)
+
+    def _warn_of_bounds(self, delta: float, share: float) -> None:
+        if share > CLIPPED_SHARE:
+            warnings.warn(
+                f"At delta {delta:g}, {100 * share:.0f} % of the shifted cells of column {self.column.name!r} are at a "
+                f"bound and clipped. Set bounds={{{self.column.name!r}: (low, high)}} at fit, or use smaller deltas.",
+                McflowWarning,
+                stacklevel=2,
+            )
+
+
+def tilt_categories(codes: FloatArray, probabilities: FloatArray, uniforms: FloatArray, delta: float) -> FloatArray:
+    r"""Change drawn categories so that the log-odds of each category against the one before it increase by delta.
+
+    With the cumulative distribution functions :math:`F` before and :math:`F_\delta` after the change, a cell with
+    category j gets :math:`F_\delta^{-1}(F(j - 1) + u p_j)`. The category is monotone in delta.
+
+    Shapes: `codes`, `uniforms` (n_cells,), `probabilities` (n_cells, n_categories), returns (n_cells,).
+
+    Examples
+    --------
+    >>> tilt_categories(np.array([0.0, 0.0, 1.0]), np.full((3, 2), 0.5), np.array([0.2, 0.8, 0.5]), 1.0)
+    array([0., 1., 1.])
+    """
+    if delta == 0:
+        return codes
+    weights = np.maximum(probabilities, MIN_PROBABILITY)
+    before = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+    logs = np.log(weights) + delta * np.arange(weights.shape[1])
+    tilted = np.exp(logs - logs.max(axis=1, keepdims=True))
+    after = np.cumsum(tilted, axis=1) / tilted.sum(axis=1, keepdims=True)
+    floors = np.column_stack([np.zeros(len(codes)), before])
+    categories = codes.astype(np.int64)[:, None]
+    low, high = (np.take_along_axis(floors, categories + k, axis=1)[:, 0] for k in (0, 1))
+    found = (after < (low + uniforms * (high - low))[:, None]).sum(axis=1)
+    tilted_codes: FloatArray = np.minimum(found, weights.shape[1] - 1).astype(np.float64)
+    return tilted_codes
+
+
+def _checked_column(imputer: UncertaintyMixin, name: Any) -> Column:
+    columns = imputer.schema_.columns
+    names = [column.name for column in columns]
+    if name not in names:
+        raise ParameterError(
+            f"There is no column {name!r}.{did_you_mean(name, [str(known) for known in names])} "
+            "Give the name of a column of the fit, or its position for numpy."
+        )
+    column = columns[names.index(name)]
+    if not (column.filled and column.in_model):
+        raise ParameterError(
+            f"Column {name!r} is {column.kind} with the role {column.role!r}, and its missing cells are not drawn. "
+            "Choose a column that varies and is filled."
+        )
+    if column.kind == "category" and len(column.categories) > 2:
+        raise ParameterError(
+            f"Column {name!r} has {len(column.categories)} unordered categories, which cannot be shifted. Fit with "
+            f"kinds={{{name!r}: 'ordered'}}, or merge them to two categories."
+        )
+    return column

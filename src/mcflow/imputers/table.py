@@ -1,143 +1,175 @@
-"""MCFlowImputer: both presets under scikit-learn's contract."""
+"""MCFlowImputer, the imputer of tables."""
 
 from __future__ import annotations
 
 __all__ = ["MCFlowImputer"]
 
 import contextlib
+import dataclasses
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from mcflow.config import OVERRIDES, Settings, resolve
-from mcflow.data.checking import CheckReport, check_table
-from mcflow.data.frames import read_frame
-from mcflow.data.schema import LEVEL_KINDS, Column
+from mcflow.columns.checking import CheckReport, check_table
+from mcflow.columns.frames import read_frame
+from mcflow.columns.schema import CATEGORY_KINDS, Column
+from mcflow.config import Interval, Options
 from mcflow.errors import DataError, McflowWarning, ParameterError
+from mcflow.fitting.callbacks import Callback
+from mcflow.fitting.progress import progress_callbacks
 from mcflow.imputers.base import TableImputer
-from mcflow.imputers.fitting import check_same, choose_device, fit_seed, listeners
-from mcflow.imputers.masked_model import AGAIN_SHARE, MaskedModel
-from mcflow.imputers.model import FlowModel
-from mcflow.imputers.streamed import RestOfRows
+from mcflow.imputers.presets import (
+    OVERRIDES,
+    PRESETS,
+    Config,
+    check_same,
+    choose_device,
+    config_to_dict,
+    fit_callbacks,
+    fit_seed,
+    resolve,
+)
 from mcflow.imputers.uncertainty import UncertaintyMixin
+from mcflow.masked.config import MaskedConfig
+from mcflow.paper.config import PaperConfig
 from mcflow.random import Streams, seed_from
-from mcflow.training import Callback, progress_listeners
-from mcflow.training.parallel import Workers, current
 from mcflow.typing import FloatArray, RandomState
 
-#: Parameters that the default preset has no use for.
-PAPER_ONLY = ("scaling", "likelihood_weight", "tolerance")
+if TYPE_CHECKING:  # these import torch, which loads at the first fit
+    from mcflow.fitting.distributed import Workers
+    from mcflow.imputers.models import TableModel
+    from mcflow.masked.out_of_core import RestOfRows
 
 
-def _has_levels(imputer: MCFlowImputer) -> bool:
-    """Tell whether there is a probability to ask for; an imputer that is not fitted says so itself."""
-    if hasattr(imputer, "model_") and not imputer.model_.levels:
-        raise AttributeError("The table of the fit had no column of levels, so there are no probabilities to ask for.")
+def _has_categories(imputer: MCFlowImputer) -> bool:
+    """Check that the model has categorical columns; without a model, `predict_proba` raises its own error."""
+    if hasattr(imputer, "model_") and not imputer.model_.categories:
+        raise AttributeError(
+            "The table of the fit had no categorical column, so there are no probabilities to predict."
+        )
     return True
 
 
 class MCFlowImputer(UncertaintyMixin, TableImputer):
-    """Fill the holes of a table with a normalizing flow and a network in its latent space.
+    """Fill missing cells of tables with neural networks, with draws, intervals and densities.
 
     Parameters
     ----------
-    preset : {"default", "paper"} or Settings, default="default"
-        The settings to start from. "default" learns to fill cells that are hidden on purpose, and is the more accurate;
-        "paper" is the method of the MCFlow paper. Settings of your own are made with `mcflow.config`.
+    preset : {"default", "paper"}, MaskedConfig or PaperConfig, default="default"
+        Algorithm and hyper-parameters. "default" trains a network to predict hidden cells and is the more accurate one;
+        "paper" is the method of the MCFlow paper. A configuration object sets every hyper-parameter.
+    schema : path-like or dict, optional
+        A schema file written by ``mcflow schema``, or its content: kinds, roles, bounds and other settings of columns.
+        It fixes what would otherwise be detected, for example in every fold of a cross-validation. The parameters
+        below replace its entries.
     kinds : dict, optional
-        Kinds of columns, where the one that was found is not right: "continuous", "integer", "boolean", "category",
-        "ordered", "datetime"; "text" or "identifier" leaves a column alone. Keys are names, or positions for arrays.
+        Types of columns that replace the detected ones: "continuous", "integer", "boolean", "category", "ordered" or
+        "datetime"; "text" and "identifier" columns are not filled. Keys are names, or positions for arrays.
     roles : dict, optional
-        What columns are used for: "ignore" passes one through; "predictors_only" uses it and never fills it;
-        "targets_only" fills it and does not use it to fill others; "outcome" does neither.
+        Roles of columns: "ignore" passes a column through; "predictors_only" uses it but never fills it;
+        "targets_only" fills it but does not use it to fill others; "outcome" does neither.
     bounds : dict, optional
-        Pairs of lowest and highest value that may be filled in, None for open, such as ``{"age": (0, 120)}``. The
-        observed range when not given.
+        Pairs of lower and upper bounds of filled values, None for unbounded, such as ``{"age": (0, 120)}``. Defaults to
+        the observed range.
     allowed : dict, optional
-        Lists of the only values that may be filled in, or "observed" for those that were seen.
+        Lists of the only values that may be filled in, or "observed" for the observed ones.
     rules : list of str, optional
-        Comparisons that filled rows have to meet, such as ``["low <= high", "age >= 18"]``.
-    unseen : {"error", "missing"}, default="error"
-        What to do with a level that the fit did not see: refuse the table, or fill the rest of its row as if it were
-        missing. The cell itself stays as it is.
+        Comparisons that filled rows satisfy, such as ``["low <= high", "age >= 18"]``.
+    unseen : {"missing", "error"}, default="missing"
+        How to handle categories that were not seen at fit: treat the cell as missing when the rest of its row is
+        filled, with a warning, or raise an error. The cell itself is never changed.
+    missing_values : "auto", value, list or dict, optional
+        Values that count as missing besides NaN and null, in all columns or by column, such as ``[-999]`` or
+        ``{"sbp": [-999], "job": ["unknown"]}``. "auto" takes all values that the fit otherwise warns of: isolated
+        codes such as -999, and words such as "unknown". An empty list keeps the values of a column without a warning.
+    decimals : {None, "observed"}, default=None
+        "observed" fills numbers with as many decimals as the observed cells of their column have. By default numbers
+        have full precision.
     restore_integers : bool, default=False
-        Give columns of floats that hold whole numbers back as integers. Without it, a table of nothing but floats is
-        taken for measurements: there, whole numbers within a range of less than 50 are filled with means, which may lie
-        between them.
+        Return float columns of whole numbers as integers. Otherwise, a table of floats only is treated as measurements,
+        and whole numbers with a range below 50 are filled with means, which may be fractions.
     scaling : {"range", "auto"}, optional
-        With "paper", how numbers are scaled: by their observed range, as published; "auto" maps hard columns, with
-        heavy tails or many equal values, by rank. "default" reads all numbers by their ranks and their values.
+        For "paper": scale numbers by their observed range, as published, or, with "auto", map columns with heavy tails
+        or many equal values by rank. "default" uses both values and ranks.
     max_epochs : int, optional
-        Passes over the rows, at most; the preset's value when None (default: as many as fit the table; paper: 500).
+        Maximum number of epochs. Defaults to a number that depends on the table; 500 for "paper".
     max_time : float, optional
-        Seconds that a fit may take. The rate of learning follows the clock, so that a short fit is a finished one.
+        Maximum time of the fit in seconds. The learning-rate schedule follows the clock, so that a short fit ends with
+        a decayed learning rate too.
     warm_start : bool, default=False
-        Let a second fit on a table with the same columns go on from what the first has learned; "default" only.
+        Start a second fit on a table with the same columns from the networks of the first; "default" only.
     batch_size : int, optional
-        Rows a step (default: 256; paper: 128).
+        Rows per step. Defaults to 256; 128 for "paper".
     learning_rate : float, optional
-        Adam's rate (default: 2e-3 at its highest; paper: 1e-4).
+        Learning rate. Defaults to a maximum of 2e-3; 1e-4 for "paper".
     likelihood_weight : float, optional
-        With "paper", its λ, the weight of the log-density against the squared error in the loss of the latent network.
-        The paper gives no value; 1e-3 did best on cells hidden from the training rows of two tables.
+        For "paper": λ, the weight of the log-density relative to the squared error in the loss of the latent network.
+        The paper gives no value; 1e-3 was best on cells hidden from the training rows of two tables.
     tolerance : float, optional
-        With "paper", training ends early when both losses move by at most this share of their range; 0 never ends
-        early. "default" ends early when held-out cells get no better.
+        For "paper": training ends early when both losses change by at most this fraction of their range; 0 disables
+        early stopping. "default" stops early on validation cells.
     n_couplings : int, optional
-        Affine couplings in the flow (both presets: 6).
+        Affine couplings of the flow. Defaults to 6.
     n_models : int, default=1
-        Models to fit. The first learns from all rows; each of the others from as many rows drawn with replacement,
-        starting, with "default", from the networks of the first, in about a quarter of its time. `draw` takes turns
-        with them, so that analyses of draws also count what is not known of the model.
+        Number of models. The first is fitted to all rows, the others to bootstrap samples; with "default" they start
+        from the networks of the first and take about a quarter of its time. `draw` uses the models in turn, so that
+        pooled analyses include the uncertainty of the model.
+    density : {"auto", True, False}, default="auto"
+        When the flow G of "default" is fitted. "auto" fits it at its first use, by `score_samples`, `sample`, `save` or
+        `draw` for a large table; until then the model keeps its training rows, at most 65,536 of them. True fits it in
+        `fit`. False never fits it: `save` then writes a file without it, and the other calls raise `ParameterError`.
+        The same seed gives the same bits with "auto" and True. A fit shared by several processes treats "auto" as True.
     calibrate : bool, default=True
-        Set stated quantiles and draws right by cells that were held out of the fit.
+        Calibrate quantiles and draws on validation cells.
     add_indicator : bool, default=False
-        Append a column of zeros and ones for each column that had holes at fit, as scikit-learn does.
+        Append a missing indicator for each column that had missing cells at fit, as scikit-learn does.
     keep_empty_features : bool, default=False
-        Keep columns without any observed value, numbers filled with 0, instead of dropping them.
+        Keep columns without observed values, with numbers filled with 0, instead of dropping them.
     checkpoint_dir : path-like, optional
-        Folder in which the fit keeps its state. A fit that was stopped goes on from there and ends with the same
-        weights, bit for bit.
+        Folder for checkpoints. An interrupted fit resumes from there and ends with the same weights, bit for bit.
     device : str, default="auto"
-        "cpu", "cuda", "cuda:1", "mps", or "auto" for the fastest at hand.
+        "cpu", "cuda", "cuda:1" or "mps"; "auto" chooses the fastest available one.
     random_state : int, Generator, RandomState or None, default=None
-        Decides everything: the same seed gives the same bits, whatever the global state.
+        Seed of all random numbers. The same seed gives the same bits, independent of any global state.
     verbose : bool or {"auto", "plain", "json", "none"}, default=False
-        Show epoch, both losses and the time left on standard error: True or "auto" live on a terminal or in a
-        notebook and as lines elsewhere, "plain" as lines, "json" as one JSON object a line.
+        Show epochs, losses and the remaining time on standard error: True or "auto" as a live display in terminals and
+        notebooks and as lines elsewhere, "plain" as lines, "json" as one JSON object per line.
 
     Attributes
     ----------
     history_ : History
         Losses of every epoch.
     n_epochs_ : int
-        Epochs trained.
-    stages_ : list
-        The networks G and H: one pair with "default"; with "paper" those kept at every refill, and `transform` goes
-        through all of them.
-    settings_ : Settings
-        The preset with its overrides.
+        Number of epochs.
+    config_ : MaskedConfig or PaperConfig
+        Configuration of the fit, with all sizes chosen.
     schema_ : TableSchema
-        Columns and their roles.
+        Columns with their types and roles.
 
     Notes
     -----
-    With "default", H reads the observed cells and the mask, and learns to fill cells that were hidden from it on
-    purpose; it answers with a distribution for every missing cell, whose mean or likeliest level is filled in. G is a
-    flow over the missing cells of a row given what H says of it, which makes the cells' distributions a joint one.
-    Sizes and length of the training follow from the table.
+    With "default", a network H reads the observed cells of a row and the mask, and is trained to predict cells that are
+    hidden from it. It predicts a distribution for every missing cell. Numbers are filled with its mean, blended with
+    other estimates on validation cells; categories are filled with the most probable one.
 
-    With "paper", G maps rows to a standard normal latent space and is trained by maximum likelihood on the filled rows;
-    H maps latent points to likelier ones that agree with the observed cells. At every epoch that is a power of two
-    the missing cells are refilled with G⁻¹(H(G(x))), both networks are kept, and G starts anew. Levels enter as a few
-    noisy zeros and ones, and their probabilities are read off the completed rows. Constant columns need no model.
+    The flow G of "default" is a joint density of the missing cells of a row, given the predictions of H. It fills no
+    cell: `transform`, `predict_proba`, `quantile` and `interval` do not use it. `draw` does not use it for models of
+    small tables, whose cells it draws one after the other from H; a table is small if it has at most 5,000 rows, a
+    numeric column and not too many columns (34 numbers with 5,000 rows, 87 with 300). G gives the densities of
+    `score_samples`, the rows of `sample` and the joint draws of larger tables.
+
+    With "paper", the flow G maps rows to a Gaussian latent space and is trained by maximum likelihood on completed
+    rows; H maps latent points to more probable ones that agree with the observed cells. At every epoch that is a power
+    of two, the missing cells are refilled with G⁻¹(H(G(x))), both networks are kept, and G is initialised again.
+    Categories are encoded as noisy indicators, and their probabilities are read off the completed rows.
+
+    Constant columns need no model.
 
     References
     ----------
@@ -155,16 +187,23 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
     False
     """
 
+    constraints: ClassVar[Mapping[str, Interval | Options]] = {
+        "preset": Options(tuple(PRESETS), types=(MaskedConfig, PaperConfig))
+    }
+
     def __init__(
         self,
         *,
-        preset: str | Settings = "default",
+        preset: str | Config = "default",
+        schema: str | Path | Mapping[str, Any] | None = None,
         kinds: Mapping[Any, str] | None = None,
         roles: Mapping[Any, str] | None = None,
         bounds: Mapping[Any, tuple[Any, Any]] | None = None,
         allowed: Mapping[Any, Any] | None = None,
         rules: Sequence[str] | None = None,
-        unseen: str = "error",
+        unseen: str = "missing",
+        missing_values: Any = None,
+        decimals: str | None = None,
         restore_integers: bool = False,
         scaling: str | None = None,
         max_epochs: int | None = None,
@@ -176,6 +215,7 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         tolerance: float | None = None,
         n_couplings: int | None = None,
         n_models: int = 1,
+        density: bool | str = "auto",
         calibrate: bool = True,
         add_indicator: bool = False,
         keep_empty_features: bool = False,
@@ -185,12 +225,15 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         verbose: bool | str = False,
     ) -> None:
         self.preset = preset
+        self.schema = schema
         self.kinds = kinds
         self.roles = roles
         self.bounds = bounds
         self.allowed = allowed
         self.rules = rules
         self.unseen = unseen
+        self.missing_values = missing_values
+        self.decimals = decimals
         self.restore_integers = restore_integers
         self.scaling = scaling
         self.max_epochs = max_epochs
@@ -202,6 +245,7 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         self.tolerance = tolerance
         self.n_couplings = n_couplings
         self.n_models = n_models
+        self.density = density
         self.calibrate = calibrate
         self.add_indicator = add_indicator
         self.keep_empty_features = keep_empty_features
@@ -213,19 +257,20 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
     def fit_stream(
         self, sample: Any, rest: Callable[[], Iterable[Any]], n_rest: int, *, folder: str | Path | None = None
     ) -> Self:
-        """Learn from a table that does not fit in memory.
+        """Fit the imputer to a table that does not fit in memory.
 
         Parameters
         ----------
         sample : data frame
-            Rows from all over the table, with the lowest and highest values and all levels; `mcflow.data.survey` takes
-            such. Kinds, ranges, knots, the density and the calibration are read off them.
+            A sample of the rows that includes the smallest and largest values and all categories, as
+            `mcflow.files.survey` takes it. Column types, ranges, the encoding, the flow and the calibration are based
+            on it.
         rest : callable
-            Gives all other rows in batches, data frames with the same columns. H learns from them too.
+            Returns an iterable of data frames with all other rows and the same columns. H is trained on them too.
         n_rest : int
-            How many they are.
+            Number of rows in `rest`.
         folder : path-like, optional
-            Where they are kept during the fit, with five bytes a cell; a folder for passing files when not given.
+            Folder for temporary files during the fit, five bytes per cell. Defaults to the system's folder.
 
         Returns
         -------
@@ -234,8 +279,10 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         Raises
         ------
         ParameterError
-            With the preset "paper", which refills all rows in memory.
+            If the preset is "paper", which refills all rows in memory.
         """
+        from mcflow.masked.out_of_core import RestOfRows
+
         schema, constraints, values = self._planned(sample)
         model = schema.among_coded(model=True)
 
@@ -259,67 +306,60 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         box: tuple[FloatArray, FloatArray],
         rest: RestOfRows | None = None,
     ) -> None:
-        settings = resolve(self.preset, **{name: getattr(self, name) for name in OVERRIDES})
-        settings = _with_time(settings, self.n_models)
+        from mcflow.fitting.distributed import current
+        from mcflow.imputers.models import ALGORITHMS
+
+        config = resolve(self.preset, **{name: getattr(self, name) for name in OVERRIDES})
+        self._warn_of_unused(config)
+        algorithm = ALGORITHMS[type(config)]
         workers = current()
         seed = workers.from_first(fit_seed(self.random_state, self.checkpoint_dir))
-        streams = Streams(seed)
-        model = _prepared(values, columns, box, seed=seed, settings=settings, rest=rest)
-        model.calibrates = self.calibrate
-        settings = model.settings
-        self._check_preset(model, workers)
-        earlier = getattr(self, "model_", None)
-        if self.warm_start and isinstance(model, MaskedModel) and isinstance(earlier, MaskedModel):
-            model.go_on_from(earlier)
+        config = dataclasses.replace(config, max_time=config.max_time / algorithm.time_of_copies(config, self.n_models))
+        n_rows = len(values) + (0 if rest is None else rest.n_rows)
+        model = algorithm.prepare(values, columns, box, seed, config, n_rows=n_rows)
+        model.calibrates, model.density = self.calibrate, self.density
+        if self.warm_start:
+            model.warm_start(getattr(self, "model_", None))
         if columns:
-            said: dict[str, Any] = {"kinds": [c.kind for c in columns], "bounds": [bound.tolist() for bound in box]}
-            said |= {"seed": seed, "settings": settings.to_dict()}
-            said |= {} if rest is None else {"more": rest.n_rows}
-            check_same(workers, values, said)
-            callbacks = self._listeners(values, said) if workers.is_first else []
-            together = {} if workers.alone else {"workers": workers}
+            inputs: dict[str, Any] = {"kinds": [c.kind for c in columns], "bounds": [bound.tolist() for bound in box]}
+            inputs |= {"seed": seed, "config": config_to_dict(model.config), "rows": n_rows}
+            check_same(workers, values, inputs)
+            callbacks = self._callbacks(values, inputs) if workers.is_first else []
             with contextlib.ExitStack() as stack:
-                more = {} if rest is None else {"more": stack.enter_context(rest.encoded(values, model.grid, workers))}
-                model.fit(values, streams, choose_device(self.device), callbacks, **more, **together)
-        others = self._fit_others(model, values, seed, workers) if columns else []
+                more = None if rest is None else stack.enter_context(rest.encoded(values, model, workers))
+                model.fit(values, Streams(seed), choose_device(self.device), callbacks, more, workers=workers)
+            for callback in callbacks:
+                callback.on_fitted(model.history)
+        others = self._fit_copies(model, values, seed, workers) if columns else []
         # Assigned at the end: a fit that fails leaves an earlier one as it was.
-        self.model_, self.other_models_, self.settings_, self.seed_ = model, others, settings, seed
-        self.history_, self.stages_ = model.history, model.stages
+        self.model_, self.other_models_, self.config_, self.seed_ = model, others, model.config, seed
+        self.history_ = model.history
         self.n_epochs_ = len(self.history_.epochs)
 
-    def _listeners(self, values: FloatArray, said: dict[str, Any]) -> list[Callback]:
-        """Return who hears of the fit."""
-        return listeners(self.verbose, self.checkpoint_dir, values, said)
+    def _callbacks(self, values: FloatArray, inputs: dict[str, Any]) -> list[Callback]:
+        """Return the callbacks of the fit."""
+        return fit_callbacks(self.verbose, self.checkpoint_dir, values, inputs)
 
-    def _fit_others(self, first: Any, values: FloatArray, seed: int, workers: Workers) -> list[Any]:
-        """Fit the models after the first, each on rows drawn with replacement."""
+    def _fit_copies(self, first: TableModel, values: FloatArray, seed: int, workers: Workers) -> list[TableModel]:
+        """Fit the models after the first to bootstrap samples of the rows."""
         others = []
-        together = {} if workers.alone else {"workers": workers}
         for k in range(1, self.n_models):
             own_seed = seed_from(np.random.default_rng([seed, k]))
-            other = first.again(own_seed)
+            other = first.bootstrap_copy(own_seed)
             other.calibrates = False
             sample = _resampled(values, np.random.default_rng(own_seed))
-            callbacks = progress_listeners(self.verbose) if workers.is_first else []
-            other.fit(sample, Streams(own_seed), choose_device(self.device), callbacks, **together)
+            callbacks = progress_callbacks(self.verbose) if workers.is_first else []
+            other.fit(sample, Streams(own_seed), choose_device(self.device), callbacks, workers=workers)
             others.append(other)
         return others
 
-    def _check_preset(self, model: FlowModel | MaskedModel, workers: Workers) -> None:
-        """Say which parameters the preset has no use for."""
-        if not isinstance(model, MaskedModel):
-            if not workers.alone:
-                raise ParameterError(
-                    f"The preset 'paper' is fitted by one process, and there are {workers.number}: its steps are too "
-                    "small to be shared. Use preset='default', or start a single process."
-                )
-            if self.warm_start:
-                raise ParameterError("warm_start=True needs preset='default'. Leave one of them out.")
-            return
-        idle = [name for name in PAPER_ONLY if getattr(self, name) is not None]
-        if idle:
+    def _warn_of_unused(self, config: Config) -> None:
+        """Warn of arguments that the preset does not use."""
+        fields = {field.name for field in dataclasses.fields(config)}
+        unused = [name for name in OVERRIDES if getattr(self, name) is not None and name not in fields]
+        if unused:
             warnings.warn(
-                f"{', '.join(idle)} has no effect with this preset; preset='paper' uses it.",
+                f"{', '.join(unused)} has no effect with this preset; preset='paper' uses it.",
                 McflowWarning,
                 stacklevel=5,
             )
@@ -327,9 +367,9 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
     def _fill_values(self, values: FloatArray) -> FloatArray:
         return self.model_.fill(values)
 
-    @available_if(_has_levels)  # type: ignore[untyped-decorator]
+    @available_if(_has_categories)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> dict[Any, Any]:
-        """Return the probability of every level, for every column of levels that is filled.
+        """Return the probabilities of all categories, for every categorical column that is filled.
 
         Parameters
         ----------
@@ -339,8 +379,8 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         Returns
         -------
         dict
-            By column, a table of the same kind as X with a row for each of its rows and a column for each level. Where
-            a cell is observed, its level has probability 1.
+            By column, a table of the same type as X with a row for each row of X and a column for each category. The
+            category of an observed cell has probability 1.
         """
         check_is_fitted(self)
         frame, values = self._read(X)
@@ -349,12 +389,12 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         tables = {}
         for k, position in enumerate(self.schema_.model):
             column = self.schema_.columns[position]
-            if column.kind in LEVEL_KINDS and column.filled:
-                tables[column.name] = frame.table_like(dict(zip(column.levels, found[k].T, strict=True)))
+            if column.kind in CATEGORY_KINDS and column.filled:
+                tables[column.name] = frame.table_like(dict(zip(column.categories, found[k].T, strict=True)))
         return tables
 
     def check(self, X: Any) -> CheckReport:
-        """Compare new data with what was fitted, without filling or raising.
+        """Compare new data with the data of the fit, without filling or raising.
 
         Parameters
         ----------
@@ -364,23 +404,29 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         Returns
         -------
         CheckReport
-            What differs, as a plain object; `str` gives it as text.
+            The differences; `str` gives them as text.
         """
         check_is_fitted(self)
         return check_table(X, self.schema_, self.constraints_, self.unseen)
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Return each row's log-density by the flow of the last stage, in the table's own units.
+        """Return the log-density of each row under the flow, in the units of the table.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
-            The same columns as at fit. Holes are filled first, as `transform` does.
+            The same columns as at fit. Missing cells are filled first, as by `transform`.
 
         Returns
         -------
         ndarray of shape (n_rows,)
-            The density of the columns that the model sees. Levels enter as the noisy zeros and ones of the codec.
+            Log-density of the columns of the model. Categories, and values that many cells share, contribute their
+            log-probability with "default"; with "paper", categories contribute the density of their noisy indicators.
+
+        Raises
+        ------
+        ParameterError
+            If the imputer was fitted with ``density=False``.
         """
         check_is_fitted(self)
         _, values = self._read(X)
@@ -388,20 +434,25 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         return self.model_.log_density(self._completed(values)[:, self.schema_.among_coded(model=True)])
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Any:
-        """Draw new rows from the flow of the last stage.
+        """Draw new rows from the flow.
 
         Parameters
         ----------
         n_samples : int, default=1
-            Rows to draw.
+            Number of rows to draw.
         random_state : int, Generator, RandomState or None
-            Decides the draws.
+            Seed of the draws.
 
         Returns
         -------
         array or data frame of shape (n_samples, n_columns)
-            The kind of table seen at fit, with the columns that are filled, within their constraints. Columns that
-            are left alone or had no observed value are not there; levels come as plain values.
+            A table of the type seen at fit with the columns that are filled, within their constraints. Columns that
+            are passed through or empty are left out; categories are plain values.
+
+        Raises
+        ------
+        ParameterError
+            If the imputer was fitted with ``density=False``.
         """
         check_is_fitted(self)
         self._need_model()
@@ -417,59 +468,32 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         return self._new_table(self.constraints_.apply(codes, np.ones(codes.shape, dtype=bool)))
 
     def _need_model(self) -> None:
-        if not self.stages_:
+        if not self.model_.is_fitted:
             raise DataError(
-                "Every column was constant at fit, so there is no density to ask. "
+                "Every column was constant at fit, so there is no density. "
                 "Fit on a table in which at least one column varies."
             )
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted imputer to one file, tensors and a JSON header; `mcflow.load` reads it.
+        """Save the fitted imputer to a file of tensors and a JSON header, which `mcflow.load` reads.
 
         Parameters
         ----------
         path : path-like
-            The file to make or to replace.
+            The file to create or replace.
 
         Raises
         ------
         OutputError
-            When the file cannot be written.
+            If the file cannot be written.
         """
         from mcflow.imputers.persistence import save
 
         save(self, path)
 
 
-def _with_time(settings: Settings, n_models: int) -> Settings:
-    """Share a limit of time out among the models; those after the first take less."""
-    share = 1 + AGAIN_SHARE * (n_models - 1) if settings.latent.masked else n_models
-    return replace(settings, train=replace(settings.train, max_time=settings.train.max_time / share))
-
-
-def _prepared(
-    values: FloatArray,
-    columns: list[Column],
-    box: tuple[FloatArray, FloatArray],
-    *,
-    seed: int,
-    settings: Settings,
-    rest: RestOfRows | None,
-) -> Any:
-    """Return the preset's model for a table, not fitted yet."""
-    if settings.latent.masked:
-        n_rows = len(values) + (0 if rest is None else rest.n_rows)
-        return MaskedModel.prepare(values, columns, box, seed, settings, n_rows=n_rows)
-    if rest is not None:
-        raise ParameterError(
-            "The paper's method refills all rows in memory, and cannot learn from a stream. Use preset='default', or "
-            "fit on a sample."
-        )
-    return FlowModel.prepare(values, columns, box, seed, settings)
-
-
 def _resampled(values: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Return as many rows drawn with replacement; columns that would be left empty get a row that has them."""
+    """Return a bootstrap sample of the rows in which every column has an observed cell."""
     rows = rng.integers(len(values), size=len(values))
     seen = ~np.isnan(values)
     for place, column in enumerate(np.flatnonzero(~seen[rows].any(axis=0))):

@@ -1,8 +1,8 @@
-"""What is not known: draws, quantiles and intervals of the cells that are filled."""
+"""Draws, quantiles and intervals of filled cells."""
 
 from __future__ import annotations
 
-__all__ = ["UncertaintyMixin"]
+__all__ = ["UncertaintyMixin", "warn_of_equal_rows"]
 
 import itertools
 import warnings
@@ -12,29 +12,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mcflow.columns.frames import read_where
 from mcflow.config import Interval, check_parameter
 from mcflow.errors import McflowWarning, ParameterError
 from mcflow.imputers.base import TableImputer
 from mcflow.random import checked_ids, hash_rows, seed_from
-from mcflow.typing import FloatArray, RandomState
+from mcflow.typing import FloatArray, RandomState, TableT
 
 if TYPE_CHECKING:
-    from mcflow.imputers.masked_model import MaskedModel
-    from mcflow.imputers.model import FlowModel
+    from mcflow.imputers.models import TableModel
     from mcflow.imputers.sensitivity import Sensitivity
-    from mcflow.training.chain import ChainTrace
+    from mcflow.paper.chain import ChainTrace
 
-#: Share of the rows with holes that may be equal to others before a warning is given, and their number.
-EQUAL_SHARE, EQUAL_ROWS = 0.01, 10
+EQUAL_SHARE = 0.01  # fraction of the incomplete rows that may be equal to others before a warning is issued
+EQUAL_ROWS = 10  # number of incomplete rows that may be equal to others before a warning is issued
 
 
 class UncertaintyMixin(TableImputer):
-    """Give an imputer with a model of the whole conditional distribution `draw`, `quantile` and `interval`."""
+    """Mixin that implements draws, quantiles, intervals and sensitivity analysis for imputers with a `TableModel`."""
 
-    model_: FlowModel | MaskedModel
-    other_models_: list[FlowModel | MaskedModel]
+    model_: TableModel
+    other_models_: list[TableModel]
 
-    def draw(self, X: Any, m: int = 20, random_state: RandomState = None, *, row_ids: Any = None) -> Iterator[Any]:
+    def draw(
+        self, X: TableT, m: int = 20, random_state: RandomState = None, *, row_ids: Any = None, where: Any = None
+    ) -> Iterator[TableT]:
         """Draw completed tables from the distribution of the missing cells given the observed ones.
 
         Parameters
@@ -42,26 +44,28 @@ class UncertaintyMixin(TableImputer):
         X : array-like or data frame of shape (n_rows, n_columns)
             The same columns as at fit; the rows may be new.
         m : int, default=20
-            Tables to draw.
+            Number of tables to draw.
         random_state : int, Generator, RandomState or None
-            Decides the draws. A row's draws depend on it and on the row alone, so it does not matter how rows are
-            ordered, split or distributed.
+            Seed of the draws. The draws of a row depend on the seed and on the row only, not on the order or the
+            number of rows.
         row_ids : array-like of shape (n_rows,), optional
-            A whole number for each row that goes with it wherever it is filled. Rows that are equal cell by cell get
-            equal draws without it.
+            An integer that identifies each row. Without it, rows with equal cells get equal draws.
+        where : array-like or data frame of bool, optional
+            Missing cells to fill, as for `transform`. The others stay missing in all tables.
 
         Returns
         -------
         iterator
-            Of m tables of the same kind as X, in which only missing cells differ. The cells of a row are drawn
-            together, so that they go together as they do in the data. Tables are made when they are asked for.
+            m tables of the same type as X, generated one at a time. Only missing cells differ. The missing cells of a
+            row are drawn jointly.
 
         Raises
         ------
         ParameterError
-            When m is not a whole number of at least 1, or row_ids has another length.
+            If m is not a positive integer, row_ids has another length, or the draws need the flow G and the imputer was
+            fitted with ``density=False``.
         DataError
-            When the columns are not those of the fit.
+            If the columns differ from those of the fit.
 
         Examples
         --------
@@ -79,11 +83,13 @@ class UncertaintyMixin(TableImputer):
         frame, values = self._read(X)
         ids = None if row_ids is None else checked_ids("row_ids", row_ids, len(values))
         if ids is None:
-            _warn_of_equal_rows(values)
-        return self._tables(frame, values, self._series(values, int(m), seed_from(random_state), ids))
+            warn_of_equal_rows(values)
+        wanted = None if where is None else read_where(where, frame)
+        series = self._series(values, int(m), seed_from(random_state), ids)
+        return self._tables(frame, values, series, where=wanted)
 
     def _series(self, values: FloatArray, m: int, seed: int, ids: FloatArray | None) -> Iterator[FloatArray]:
-        """Yield draws of the columns that vary; the models take turns."""
+        """Yield draws of the columns that vary, from the models in turn."""
         models = [self.model_, *self.other_models_]
         given = self._seen_by_model(values)
         seeds = [seed, *(seed_from(np.random.default_rng([seed, k])) for k in range(1, len(models)))]
@@ -94,7 +100,7 @@ class UncertaintyMixin(TableImputer):
             yield next(turns[k % len(models)])
 
     def quantile(self, X: Any, q: Any) -> Any:
-        """Fill the holes with quantiles of what they may be.
+        """Fill missing cells with quantiles of their predictive distributions.
 
         Parameters
         ----------
@@ -106,19 +112,19 @@ class UncertaintyMixin(TableImputer):
         Returns
         -------
         table or list of tables
-            Of the same kind as X, one for each probability. Cells of levels without an order stay missing; see
-            `predict_proba` for those.
+            One table of the same type as X per probability. Cells of unordered categories stay missing; use
+            `predict_proba` for them.
 
         Raises
         ------
         ParameterError
-            When a probability is not between 0 and 1.
+            If a probability is not between 0 and 1.
 
         Notes
         -----
-        With ``calibrate=True``, the stated quantiles are moved by what cells that were held out of the fit said of
-        them, column by column: of new cells like those at most a share q is below the quantile (above it from one half
-        on), however good or bad the model is, and however few cells there were.
+        With ``calibrate=True``, quantiles are corrected column by column on validation cells (split conformal
+        prediction): at most a fraction q of new, exchangeable cells is below the quantile (above it for q > 0.5),
+        whatever the accuracy of the model and the number of validation cells.
         """
         check_is_fitted(self)
         asked = np.asarray(q, dtype=np.float64)
@@ -127,25 +133,26 @@ class UncertaintyMixin(TableImputer):
         tables = self._quantiles(X, np.atleast_1d(asked))
         return tables if asked.ndim else tables[0]
 
-    def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
-        """Return two tables between which a share of the missing cells lies.
+    def interval(self, X: TableT, level: float = 0.9) -> tuple[TableT, TableT]:
+        """Return prediction intervals of the missing cells.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
             The same columns as at fit.
         level : float, default=0.9
-            The share, above 0 and below 1; as much is left out below as above.
+            Probability of the interval, between 0 and 1; the rest is split equally between both tails.
 
         Returns
         -------
         low, high : table
-            Of the same kind as X. Observed cells are the same in both. Cells of levels without an order stay missing.
+            Tables of the same type as X. Observed cells are the same in both. Cells of unordered categories stay
+            missing.
 
         Raises
         ------
         ParameterError
-            When the level is not between 0 and 1.
+            If the level is not between 0 and 1.
 
         Examples
         --------
@@ -165,24 +172,25 @@ class UncertaintyMixin(TableImputer):
         return low, high
 
     def sensitivity(self, X: Any, column: Any, deltas: Any, **how: Any) -> Sensitivity:
-        """Move the filled cells of a column by some amounts, and see what becomes of an analysis.
+        """Shift the filled cells of a column by several amounts and repeat an analysis (delta adjustment).
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
             The same columns as at fit.
         column : object
-            Name of the column, its position for numpy.
+            Name of the column, or its position for numpy.
         deltas : sequence of float
-            By how much its filled cells are moved.
+            Shifts of the filled cells: in the units of a numeric column, in days for dates, and in log-odds of each
+            category against the one before it for ordered or binary columns.
         **how : object
-            Those of `mcflow.imputers.sensitivity.sensitivity`: ``analysis``, ``m``, ``random_state``, ``level``,
-            ``row_ids``, and arguments of `mcflow.pool.fit_pooled` such as ``target`` or ``formula``.
+            ``analysis``, ``m``, ``random_state``, ``level``, ``row_ids``, and arguments of `mcflow.pool.fit_pooled`
+            such as ``target`` or ``formula``.
 
         Returns
         -------
         Sensitivity
-            Draws and, with an analysis, pooled results for every delta, and the tipping point of a term.
+            Draws and, with an analysis, pooled results at every delta, and the tipping points of its terms.
         """
         from mcflow.imputers.sensitivity import sensitivity
 
@@ -190,32 +198,32 @@ class UncertaintyMixin(TableImputer):
         return sensitivity(self, X, column, deltas, **how)
 
     def trace(self, X: Any, n_steps: int = 300, random_state: RandomState = None) -> ChainTrace:
-        """Follow the Monte-Carlo chains of some rows from their start, for a look at how they mix.
+        """Record the Markov chains of some rows from their start, to inspect convergence and mixing.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
-            A few rows with holes, with the same columns as at fit.
+            A few incomplete rows, with the same columns as at fit.
         n_steps : int, default=300
-            Moves to follow.
+            Number of steps to record.
         random_state : int, Generator, RandomState or None
-            As for `draw`, whose chains these are.
+            Seed of the chains, as for `draw`.
 
         Returns
         -------
         ChainTrace
-            For `mcflow.report.plot_trace`.
+            The input of `mcflow.report.plot_trace`.
 
         Raises
         ------
         ParameterError
-            When the preset draws without a chain, as "default" does.
+            If the preset draws without Markov chains, as "default" does.
         """
         check_is_fitted(self)
         check_parameter("n_steps", n_steps, Interval(int, 1))
         if not hasattr(self.model_, "trace"):
             raise ParameterError(
-                "This preset draws without a chain, so there is none to follow; preset='paper' has one."
+                "This preset draws without Markov chains, so there is no trace; preset='paper' has one."
             )
         _, values = self._read(X)
         found: ChainTrace = self.model_.trace(self._seen_by_model(values), seed_from(random_state), int(n_steps))
@@ -225,22 +233,23 @@ class UncertaintyMixin(TableImputer):
     def _quantiles(self, X: Any, probabilities: FloatArray) -> list[Any]:
         frame, values = self._read(X)
         series = list(self.model_.quantiles(self._seen_by_model(values), probabilities))
-        if len(series) > 1:  # two ends that meet in the middle may have passed each other
+        if len(series) > 1:  # two calibrated quantiles near the median may have crossed
             order = np.argsort(probabilities, kind="stable")
             for before, after in itertools.pairwise(order):
                 series[after] = np.fmax(series[before], series[after])
         return list(self._tables(frame, values, series, rules=False))
 
 
-def _warn_of_equal_rows(values: FloatArray) -> None:
-    holed = values[np.isnan(values).any(axis=1)]
-    if not len(holed):
+def warn_of_equal_rows(values: FloatArray) -> None:
+    """Warn if many incomplete rows are equal, as they get equal draws."""
+    incomplete = values[np.isnan(values).any(axis=1)]
+    if not len(incomplete):
         return
-    n_equal = len(holed) - len(np.unique(hash_rows(holed, 0)))
-    if n_equal > max(EQUAL_ROWS, EQUAL_SHARE * len(holed)):
+    n_equal = len(incomplete) - len(np.unique(hash_rows(incomplete, 0)))
+    if n_equal > max(EQUAL_ROWS, EQUAL_SHARE * len(incomplete)):
         warnings.warn(
-            f"{n_equal} of {len(holed)} rows with holes are equal to another one cell by cell, and get the same draws. "
-            "Give row_ids= (--row-ids), a number for each row, to draw them apart.",
+            f"{n_equal} of {len(incomplete)} incomplete rows are equal to another one and get the same draws. "
+            "Pass row_ids= (--row-ids), an integer per row, to draw them independently.",
             McflowWarning,
             stacklevel=3,
         )

@@ -1,21 +1,18 @@
-"""Errors of single values: how far each filled cell is from the truth."""
+"""Errors of point fills: the distance of each filled cell from the truth."""
 
 from __future__ import annotations
 
 __all__ = [
     "Score",
+    "as_numbers",
     "by_column",
     "category_error",
-    "category_error_by_column",
-    "check_table",
-    "column_scale",
-    "column_span",
+    "cell_units",
     "mae",
     "mean_score",
     "rmse",
-    "rmse_by_column",
-    "root_score",
     "scored_cells",
+    "span_units",
     "standardised_rmse",
 ]
 
@@ -40,7 +37,7 @@ class Score:
     value : float
         The measure.
     error : float
-        Its standard error; NaN where one row alone was scored.
+        Its standard error; NaN when only one row was scored.
 
     Examples
     --------
@@ -59,14 +56,8 @@ class Score:
         return f"{self.value:.4g} ± {self.error:.2g}"
 
 
-def check_table(name: str, given: npt.ArrayLike, n_axes: int = 2) -> FloatArray:
-    """Return numbers as float64 with `n_axes` axes, or raise `DataError` with the table's name.
-
-    Examples
-    --------
-    >>> check_table("truth", [[1, 2]])
-    array([[1., 2.]])
-    """
+def as_numbers(name: str, given: npt.ArrayLike, n_axes: int = 2) -> FloatArray:
+    """Return an array-like as float64 with `n_axes` axes; errors name it `name`."""
     try:
         table: FloatArray = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -89,27 +80,10 @@ def _check_mask(given: npt.ArrayLike) -> BoolArray:
     return mask
 
 
-def scored_cells(mask: npt.ArrayLike, *, endless: bool = False, **tables: npt.ArrayLike) -> list[FloatArray]:
-    """Return the scored cells of each table, row by row.
+def scored_cells(mask: npt.ArrayLike, *, allow_infinite: bool = False, **tables: npt.ArrayLike) -> list[FloatArray]:
+    """Return the scored cells of each named table, row by row.
 
-    Parameters
-    ----------
-    mask : array-like of shape (n_rows, n_columns)
-        Boolean, True where a cell is scored.
-    endless : bool
-        Whether scored cells may be infinite.
-    **tables : array-like of shape (n_rows, n_columns)
-        Named tables of numbers; their other cells may be NaN.
-
-    Returns
-    -------
-    list of ndarray of shape (n_cells,)
-        One array a table.
-
-    Raises
-    ------
-    DataError
-        When a shape differs from the mask's, a scored cell is not a number, or nothing is scored.
+    Shapes: `mask` and each table (n_rows, n_columns), returns (n_cells,) per table.
 
     Examples
     --------
@@ -119,71 +93,51 @@ def scored_cells(mask: npt.ArrayLike, *, endless: bool = False, **tables: npt.Ar
     checked = _check_mask(mask)
     cells = []
     for name, given in tables.items():
-        table = check_table(name, given)
+        table = as_numbers(name, given)
         if table.shape != checked.shape:
             raise DataError(f"{name} has the shape {table.shape}, but has to have the mask's, {checked.shape}.")
         cells.append(table[checked])
-        bad = np.isnan(cells[-1]) if endless else ~np.isfinite(cells[-1])
+        bad = np.isnan(cells[-1]) if allow_infinite else ~np.isfinite(cells[-1])
         if bad.any():
-            allowed = "a number" if endless else "a finite number"
+            allowed = "a number" if allow_infinite else "a finite number"
             raise DataError(
                 f"{name} is {cells[-1][bad][0]} in {bad.sum()} scored cells, but has to be {allowed} there."
             )
     return cells
 
 
-def column_scale(name: str, scale: npt.ArrayLike, mask: npt.ArrayLike) -> FloatArray:
-    """Return the unit of each scored cell from the units of columns.
-
-    Parameters
-    ----------
-    name : str
-        What messages call the units.
-    scale : float or array-like of shape (n_columns,)
-        One unit for all columns, or one for each.
-    mask : array-like of shape (n_rows, n_columns)
-        Boolean, True where a cell is scored.
-
-    Returns
-    -------
-    ndarray of shape (n_cells,)
-        Row by row, as `scored_cells` has them.
-
-    Raises
-    ------
-    ParameterError
-        When there is not one unit a column, or a unit that is used is not above 0.
+def cell_units(name: str, units: npt.ArrayLike, mask: npt.ArrayLike) -> FloatArray:
+    """Return the unit of each scored cell (n_cells,), given one unit for all columns or one per column.
 
     Examples
     --------
-    >>> column_scale("span", [2.0, 5.0], [[True, True], [False, True]])
+    >>> cell_units("span", [2.0, 5.0], [[True, True], [False, True]])
     array([2., 5., 5.])
     """
     checked = _check_mask(mask)
-    units: FloatArray = np.asarray(scale, dtype=np.float64)
+    per_column: FloatArray = np.asarray(units, dtype=np.float64)
     n_columns = checked.shape[1]
-    if units.shape not in ((), (n_columns,)):
-        raise ParameterError(f"{name} has the shape {units.shape}, but has to be a number or have ({n_columns},).")
-    units = np.broadcast_to(units, n_columns)
-    wrong = checked.any(axis=0) & ~((units > 0) & np.isfinite(units))
+    if per_column.shape not in ((), (n_columns,)):
+        raise ParameterError(f"{name} has the shape {per_column.shape}, but has to be a number or have ({n_columns},).")
+    per_column = np.broadcast_to(per_column, n_columns)
+    wrong = checked.any(axis=0) & ~((per_column > 0) & np.isfinite(per_column))
     if wrong.any():
         first = int(np.argmax(wrong))
         raise ParameterError(
-            f"{name} is {units[first]:g} in column {first}, but has to be a finite number above 0 where cells are "
+            f"{name} is {per_column[first]:g} in column {first}, but has to be a finite number above 0 where cells are "
             f"scored. Give {name}, or leave the column out of mask."
         )
-    return units[np.nonzero(checked)[1]]
+    return per_column[np.nonzero(checked)[1]]
 
 
-def column_span(truth: npt.ArrayLike) -> FloatArray:
-    """Return the largest minus the smallest number of each column; minus infinity where there is none.
+def span_units(truth: npt.ArrayLike, span: npt.ArrayLike | None, mask: npt.ArrayLike) -> FloatArray:
+    """Return the range of each scored cell's column (n_cells,), taken from `truth` unless `span` is given."""
+    return cell_units("span", _column_span(truth) if span is None else span, mask)
 
-    Examples
-    --------
-    >>> column_span([[1.0, 5.0], [3.0, 4.0]])
-    array([2., 1.])
-    """
-    table = check_table("truth", truth)
+
+def _column_span(truth: npt.ArrayLike) -> FloatArray:
+    """Return the range of each column, minus infinity for a column without numbers."""
+    table = as_numbers("truth", truth)
     known = np.isfinite(table)
     high = np.max(table, axis=0, where=known, initial=-np.inf)
     span: FloatArray = high - np.min(table, axis=0, where=known, initial=np.inf)
@@ -191,40 +145,26 @@ def column_span(truth: npt.ArrayLike) -> FloatArray:
 
 
 def _column_deviation(truth: npt.ArrayLike) -> FloatArray:
-    table = check_table("truth", truth)
+    table = as_numbers("truth", truth)
     known = np.isfinite(table)
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.sum(table, axis=0, where=known) / count
     deviation: FloatArray = np.sqrt(np.sum((table - mean) ** 2, axis=0, where=known) / count)
-    # Rounding leaves a constant column a deviation of 1e-16 or so; it has to be refused as 0.
-    deviation[column_span(table) <= 0] = 0.0
+    # Rounding gives a constant column a deviation of about 1e-16, which has to count as 0.
+    deviation[_column_span(table) <= 0] = 0.0
     return deviation
 
 
 def mean_score(losses: FloatArray, mask: npt.ArrayLike) -> Score:
-    r"""Average the losses of cells, with an error that lets cells of one row depend on each other.
+    r"""Average the losses (n_cells,) of scored cells, with a standard error that is robust to dependence within rows.
 
-    Parameters
-    ----------
-    losses : ndarray of shape (n_cells,)
-        One number a scored cell, row by row.
-    mask : array-like of shape (n_rows, n_columns)
-        Boolean, True where a cell is scored.
-
-    Returns
-    -------
-    Score
-        The mean and its standard error.
-
-    Notes
-    -----
-    Rows are the independent units. With :math:`s_i` the sum of the losses in row :math:`i`, :math:`n_i` their number,
-    :math:`N = \sum n_i` and :math:`R` rows that have scored cells,
+    With :math:`s_i` the sum of the losses in row :math:`i`, :math:`n_i` their number, :math:`N = \sum n_i` and
+    :math:`R` rows with scored cells,
 
     .. math:: \bar\ell = \frac{1}{N} \sum_i s_i, \qquad
               \mathrm{error}^2 = \frac{R}{R - 1} \frac{1}{N^2} \sum_i (s_i - n_i \bar\ell)^2 .
 
-    With one cell a row this is the usual standard error of a mean.
+    With one cell per row this is the usual standard error of a mean.
 
     Examples
     --------
@@ -241,41 +181,36 @@ def mean_score(losses: FloatArray, mask: npt.ArrayLike) -> Score:
     return Score(value, math.sqrt(variance))
 
 
-def root_score(square: Score) -> Score:
-    r"""Return the square root of a score, with the error :math:`e / (2 \sqrt v)`; zero has none.
-
-    Examples
-    --------
-    >>> root_score(Score(4.0, 0.4))
-    Score(value=2.0, error=0.1)
-    """
+def _root_mean_square(errors: FloatArray, mask: npt.ArrayLike) -> Score:
+    """Return the root mean square of the errors, with its standard error by the delta method."""
+    square = mean_score(errors**2, mask)
     root = math.sqrt(square.value)
     return Score(root, square.error / (2 * root) if root > 0 else 0.0)
 
 
 def by_column(measure: Callable[..., Score], *tables: npt.ArrayLike, mask: npt.ArrayLike, **rest: Any) -> list[Score]:
-    """Apply a measure of cells to one column after the other.
+    """Apply a measure to each column separately.
 
     Parameters
     ----------
     measure : callable
-        `rmse`, `crps`, `coverage` or any other that takes a mask.
+        A measure that takes a mask, such as `rmse`, `crps` or `coverage`.
     *tables : array-like
-        What the measure takes before the mask. Columns are the last axis.
-    mask : array-like of shape (n_rows, n_columns)
-        Boolean, True where a cell is scored.
+        Arguments of the measure before the mask, with columns as the last axis.
+    mask : array-like of bool of shape (n_rows, n_columns)
+        Cells to score.
     **rest : object
-        What the measure takes after the mask. Arrays of shape (n_columns,) are split as well.
+        Arguments of the measure after the mask. Arrays of shape (n_columns,) are split by column.
 
     Returns
     -------
     list of Score
-        One for each column; both numbers are NaN where a column has no scored cell.
+        One score per column; value and error are NaN for a column without scored cells.
 
     Raises
     ------
     DataError
-        When a table's last axis is not as long as the mask's.
+        When the last axis of a table differs from that of the mask.
 
     Examples
     --------
@@ -286,9 +221,11 @@ def by_column(measure: Callable[..., Score], *tables: npt.ArrayLike, mask: npt.A
     checked = _check_mask(mask)
     n_columns = checked.shape[1]
     arrays = [np.asarray(table) for table in tables]
-    for place, array in enumerate(arrays):
+    for number, array in enumerate(arrays):
         if array.ndim == 0 or array.shape[-1] != n_columns:
-            raise DataError(f"Table {place} has the shape {array.shape}, but its last axis has to be {n_columns} long.")
+            raise DataError(
+                f"Table {number} has the shape {array.shape}, but its last axis has to be {n_columns} long."
+            )
     split = {name: np.asarray(value) for name, value in rest.items() if np.shape(value) == (n_columns,)}
 
     def score(column: int) -> Score:
@@ -307,11 +244,11 @@ def rmse(truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayLike, span:
     Parameters
     ----------
     truth, filled : array-like of shape (n_rows, n_columns)
-        The true and the filled values.
-    mask : array-like of shape (n_rows, n_columns)
-        Boolean, True where a cell was hidden and is scored.
+        True and filled values.
+    mask : array-like of bool of shape (n_rows, n_columns)
+        Cells to score.
     span : float or array-like of shape (n_columns,), optional
-        The columns' maximum minus minimum in the complete data; by default that of `truth`. 1 keeps the columns' units.
+        Range of each column in the complete data, by default in `truth`.
 
     Returns
     -------
@@ -321,17 +258,17 @@ def rmse(truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayLike, span:
     Raises
     ------
     DataError
-        When shapes differ, nothing is scored or a scored cell is not finite.
+        When shapes differ, no cell is scored, or a scored cell is not finite.
     ParameterError
-        When a scored column has no span.
+        When the range of a scored column is not positive.
 
     Notes
     -----
-    With :math:`M` the set of scored cells and :math:`r_j` the span of column :math:`j`,
+    With :math:`M` the set of scored cells and :math:`r_j` the range of column :math:`j`,
 
     .. math:: \mathrm{RMSE} = \sqrt{\frac{1}{|M|} \sum_{(i, j) \in M} \Big(\frac{\hat x_{ij} - x_{ij}}{r_j}\Big)^2} .
 
-    It is the measure of Richardson et al., MCFlow: Monte Carlo Flow Models for Data Imputation, CVPR 2020.
+    This is the measure of Richardson et al., MCFlow: Monte Carlo Flow Models for Data Imputation, CVPR 2020.
 
     Examples
     --------
@@ -339,22 +276,8 @@ def rmse(truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayLike, span:
     >>> rmse(truth, filled, [[False], [True]]).value
     0.5
     """
-    true, guess = scored_cells(mask, truth=truth, filled=filled)
-    unit = column_scale("span", column_span(truth) if span is None else span, mask)
-    return root_score(mean_score(((guess - true) / unit) ** 2, mask))
-
-
-def rmse_by_column(
-    truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayLike, span: npt.ArrayLike | None = None
-) -> list[Score]:
-    """Return `rmse` for each column, as a list; NaN where a column has no scored cell.
-
-    Examples
-    --------
-    >>> [score.value for score in rmse_by_column([[0.0, 1.0], [4.0, 2.0]], [[2.0, 1.0], [2.0, 2.0]], np.eye(2) > 0)]
-    [0.5, 0.0]
-    """
-    return by_column(rmse, truth, filled, mask=mask, span=span)
+    true, fill = scored_cells(mask, truth=truth, filled=filled)
+    return _root_mean_square((fill - true) / span_units(truth, span, mask), mask)
 
 
 def standardised_rmse(
@@ -364,24 +287,15 @@ def standardised_rmse(
 
     Parameters
     ----------
-    truth, filled : array-like of shape (n_rows, n_columns)
-        The true and the filled values.
-    mask : array-like of shape (n_rows, n_columns)
-        Boolean, True where a cell was hidden and is scored.
+    truth, filled, mask
+        As for `rmse`, as are the errors.
     deviation : float or array-like of shape (n_columns,), optional
-        The columns' standard deviations in the complete data; by default those of `truth`.
+        Standard deviation of each column in the complete data, by default in `truth`.
 
     Returns
     -------
     Score
-        The error and its standard error. The column mean as fill scores about 1.
-
-    Raises
-    ------
-    DataError
-        When shapes differ, nothing is scored or a scored cell is not finite.
-    ParameterError
-        When a scored column does not vary.
+        The error and its standard error. Mean imputation scores about 1.
 
     Notes
     -----
@@ -392,9 +306,9 @@ def standardised_rmse(
     >>> standardised_rmse([[0.0], [4.0]], [[2.0], [2.0]], [[True], [True]]).value
     1.0
     """
-    true, guess = scored_cells(mask, truth=truth, filled=filled)
-    unit = column_scale("deviation", _column_deviation(truth) if deviation is None else deviation, mask)
-    return root_score(mean_score(((guess - true) / unit) ** 2, mask))
+    true, fill = scored_cells(mask, truth=truth, filled=filled)
+    units = cell_units("deviation", _column_deviation(truth) if deviation is None else deviation, mask)
+    return _root_mean_square((fill - true) / units, mask)
 
 
 def mae(truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayLike, span: npt.ArrayLike | None = None) -> Score:
@@ -402,24 +316,8 @@ def mae(truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayLike, span: 
 
     Parameters
     ----------
-    truth, filled : array-like of shape (n_rows, n_columns)
-        The true and the filled values.
-    mask : array-like of shape (n_rows, n_columns)
-        Boolean, True where a cell was hidden and is scored.
-    span : float or array-like of shape (n_columns,), optional
-        As in `rmse`.
-
-    Returns
-    -------
-    Score
-        The error and its standard error.
-
-    Raises
-    ------
-    DataError
-        When shapes differ, nothing is scored or a scored cell is not finite.
-    ParameterError
-        When a scored column has no span.
+    truth, filled, mask, span
+        As for `rmse`, as are the result and the errors.
 
     Notes
     -----
@@ -430,30 +328,22 @@ def mae(truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayLike, span: 
     >>> mae([[0.0], [4.0]], [[1.0], [4.0]], [[True], [True]])
     Score(value=0.125, error=0.125)
     """
-    true, guess = scored_cells(mask, truth=truth, filled=filled)
-    unit = column_scale("span", column_span(truth) if span is None else span, mask)
-    return mean_score(np.abs(guess - true) / unit, mask)
+    true, fill = scored_cells(mask, truth=truth, filled=filled)
+    return mean_score(np.abs(fill - true) / span_units(truth, span, mask), mask)
 
 
 def category_error(truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayLike) -> Score:
-    r"""Return the share of scored cells with a wrong code.
+    r"""Return the fraction of scored cells with a wrong category.
 
     Parameters
     ----------
-    truth, filled : array-like of shape (n_rows, n_columns)
-        The true and the filled codes.
-    mask : array-like of shape (n_rows, n_columns)
-        Boolean, True where a cell was hidden and is scored; False in all columns of numbers.
+    truth, filled, mask
+        As for `rmse`, as are the errors; scored cells are codes of categories.
 
     Returns
     -------
     Score
-        A share between 0 and 1 and its standard error.
-
-    Raises
-    ------
-    DataError
-        When shapes differ, nothing is scored or a scored cell is not finite.
+        A fraction between 0 and 1 and its standard error.
 
     Notes
     -----
@@ -464,16 +354,5 @@ def category_error(truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayL
     >>> category_error([[0], [1], [2], [2]], [[0], [1], [2], [1]], np.ones((4, 1), bool))
     Score(value=0.25, error=0.25)
     """
-    true, guess = scored_cells(mask, truth=truth, filled=filled)
-    return mean_score((guess != true).astype(np.float64), mask)
-
-
-def category_error_by_column(truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayLike) -> list[Score]:
-    """Return `category_error` for each column, as a list; NaN where a column has no scored cell.
-
-    Examples
-    --------
-    >>> [score.value for score in category_error_by_column([[0, 1], [1, 2]], [[0, 1], [1, 1]], np.ones((2, 2), bool))]
-    [0.0, 0.5]
-    """
-    return by_column(category_error, truth, filled, mask=mask)
+    true, fill = scored_cells(mask, truth=truth, filled=filled)
+    return mean_score((fill != true).astype(np.float64), mask)

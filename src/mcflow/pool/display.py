@@ -1,4 +1,4 @@
-"""A table of pooled terms as a data frame, as text and as HTML."""
+"""Tables of pooled terms as data frames, text and HTML."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Columns in the units of their row's estimate, and so with as many decimals as its standard error asks for.
+#: Columns with the decimals of the row's standard error.
 _SCALED = ("estimate", "std.error")
-
-#: More decimals than this are written as a power of ten.
-_MOST_DECIMALS = 6
 
 
 def as_frame(columns: Mapping[str, Any]) -> Any:
-    """Return columns as a data frame of pandas, or as an Arrow table where pandas is not installed."""
+    """Return columns as a pandas data frame, or as an Arrow table if pandas is not installed."""
     try:
         import pandas as pd
     except ImportError:
@@ -28,7 +25,7 @@ def as_frame(columns: Mapping[str, Any]) -> Any:
 
 
 def as_text(title: str, columns: Mapping[str, Any]) -> str:
-    """Return columns as lines of text, words to the left and numbers to the right.
+    """Return columns as text, with terms left-aligned and numbers right-aligned.
 
     Examples
     --------
@@ -38,16 +35,16 @@ def as_text(title: str, columns: Mapping[str, Any]) -> str:
     a        1.250      0.500   0.0300
     """
     cells = _cells(columns)
-    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
+    widths = [max(len(line[k]) for line in cells) for k in range(len(columns))]
     lines = [
-        "  ".join(cell.ljust(width) if not place else cell.rjust(width) for place, (cell, width) in enumerate(pairs))
+        "  ".join(cell.rjust(width) if k else cell.ljust(width) for k, (cell, width) in enumerate(pairs))
         for pairs in (list(zip(line, widths, strict=True)) for line in cells)
     ]
     return "\n".join([title, *(line.rstrip() for line in lines)])
 
 
 def as_html(title: str, columns: Mapping[str, Any]) -> str:
-    """Return columns as a table of HTML for notebooks; all text is escaped."""
+    """Return columns as an HTML table for notebooks; all text is escaped."""
     head, *rows = _cells(columns)
     names = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)
     body = "".join(f"<tr>{_html_row(row)}</tr>" for row in rows)
@@ -61,15 +58,16 @@ def _html_row(row: Sequence[str]) -> str:
 
 
 def _cells(columns: Mapping[str, Any]) -> list[list[str]]:
-    """Return the header and the rows, as text."""
+    """Return the header and the rows as text."""
     errors = columns["std.error"]
     rows = [
-        [_word(name, values[row], float(errors[row])) for name, values in columns.items()] for row in range(len(errors))
+        [_formatted(name, values[row], float(errors[row])) for name, values in columns.items()]
+        for row in range(len(errors))
     ]
     return [list(columns), *rows]
 
 
-def _word(name: str, value: Any, error: float) -> str:
+def _formatted(name: str, value: Any, error: float) -> str:
     if name == "term":
         return str(value)
     value = float(value)
@@ -83,8 +81,8 @@ def _word(name: str, value: Any, error: float) -> str:
 
 
 def _scaled(value: float, error: float) -> str:
-    """Return a number with three figures of its standard error."""
+    """Format a number with the decimals that show three significant digits of its standard error."""
     if not (math.isfinite(error) and error > 0):
         return f"{value:.5g}"
     decimals = max(2 - math.floor(math.log10(error)), 0)
-    return f"{value:.{decimals}f}" if decimals <= _MOST_DECIMALS else f"{value:.4g}"
+    return f"{value:.{decimals}f}" if decimals <= 6 else f"{value:.4g}"

@@ -1,35 +1,38 @@
-"""Fit a model to every completed table, and pool the fits."""
+"""Pooled model fits and predictions over completed tables."""
 
 from __future__ import annotations
 
-__all__ = ["PooledFit", "fit_pooled"]
+__all__ = ["PooledFit", "fit_pooled", "pool_predictions"]
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
+from mcflow.config import Options, check_parameter
 from mcflow.errors import DataError, ParameterError
-from mcflow.pool.analyses import Analysis, Called, Coded, Formula, is_table
-from mcflow.pool.estimates import read_estimates
-from mcflow.pool.predictions import pool_predictions
-from mcflow.pool.regressions import Reading
-from mcflow.pool.rules import PooledResult, WaldTest, pool_estimates, warn_of_one
+from mcflow.pool.analyses import Analysis, EstimatorAnalysis, FormulaAnalysis, FunctionAnalysis, is_table
+from mcflow.pool.nested import TESTS, pooled_likelihood_ratio, pooled_wald_statistics
+from mcflow.pool.regressions import Coefficients
+from mcflow.pool.rules import PooledResult, WaldTest, pool_estimates, read_estimates, warn_of_one
+from mcflow.typing import FloatArray
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PooledFit(PooledResult):
-    """What the models of m completed tables say together, and what they predict.
+    """Pooled fit of one model per completed table, with pooled predictions.
 
     Parameters
     ----------
     results : tuple
-        The m fitted models, or what the analysis returned.
+        The m fitted models, or the results of the analysis function.
     analysis : Analysis
-        How they were made.
+        The analysis of one table.
     reason : str
-        Why there are no terms, when the models are pooled for predictions only.
+        Why there are no pooled terms, if the models are pooled for predictions only; otherwise empty.
+    coefficients : tuple of Coefficients
+        The terms of every model.
 
     See Also
     --------
@@ -39,52 +42,44 @@ class PooledFit(PooledResult):
     results: tuple[Any, ...] = ()
     analysis: Analysis | None = None
     reason: str = ""
+    coefficients: tuple[Coefficients, ...] = ()
 
     @property
     def classes(self) -> Any:
-        """Return the classes, in the order of the columns of predicted probabilities; None for a regression."""
+        """Classes in the order of the columns of predicted probabilities; None for a regression."""
         return getattr(self.results[0], "classes_", None)
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
-        """Average what the models predict.
+        """Average the predictions of the models.
 
         Parameters
         ----------
         X : array-like or data frame, or iterable of m of them
-            One table, which all models are given; or m completed draws of the same rows, one for each model.
+            One table for all models, or m completed draws of the same rows, one per model.
         return_std : bool, default=False
-            Also return the standard deviation between the models.
+            Whether to return the standard deviation between the models as well.
 
         Returns
         -------
         mean : ndarray of shape (n_rows,) or (n_rows, n_classes)
-            Probabilities of a classifier's classes, in the order of `classes`.
+            Mean predictions; for a classifier, probabilities in the order of `classes`.
         std : ndarray
-            When asked for. It is what the missing cells bring, without the noise of an outcome.
+            Standard deviation between the models, if `return_std`. It measures the uncertainty due to the missing
+            cells and does not include the noise of the outcome.
 
         Raises
         ------
         DataError
-            When there are not as many draws as models, or a cell is missing.
+            When the numbers of draws and models differ, or a cell is missing.
         ParameterError
             When the models cannot predict.
         """
-        tables = _each(X, len(self.results))
-        return pool_predictions(self._predictions(tables), return_std=return_std)
-
-    def _predictions(self, tables: Iterator[Any]) -> Iterator[Any]:
         assert self.analysis is not None
-        for model, table in zip(self.results, tables, strict=True):
-            yield self.analysis.predict(model, table)
+        pairs = zip(self.results, _each(X, len(self.results)), strict=True)
+        return pool_predictions((self.analysis.predict(model, table) for model, table in pairs), return_std=return_std)
 
     def table(self) -> Any:
-        """Return the terms as a table; see `PooledResult.table`.
-
-        Raises
-        ------
-        ParameterError
-            When the models are pooled for predictions only.
-        """
+        """Return the terms as a table; see `PooledResult.table`."""
         self._need_terms()
         return super().table()
 
@@ -93,15 +88,66 @@ class PooledFit(PooledResult):
         self._need_terms()
         return super().wald(terms, value)
 
+    def summary(self, *, exponentiate: bool = False) -> Any:
+        """Return the terms as a table; see `PooledResult.summary`."""
+        self._need_terms()
+        return super().summary(exponentiate=exponentiate)
+
+    def compare(self, smaller: PooledFit, method: str = "D1") -> WaldTest:
+        """Test whether the terms that a nested model lacks are all 0.
+
+        Parameters
+        ----------
+        smaller : PooledFit
+            A fit of fewer terms to the same completed tables.
+        method : {"D1", "D2", "D3"}, default="D1"
+            "D1" is the Wald test of the pooled terms; "D2" pools the Wald statistics of the tables; "D3" pools
+            likelihood ratios and needs models of statsmodels.
+
+        Returns
+        -------
+        WaldTest
+            Statistic, degrees of freedom and p value.
+
+        Raises
+        ------
+        ParameterError
+            If the models are not nested, were fitted to different numbers of tables, or have no likelihood.
+
+        Notes
+        -----
+        D1 is the best choice for most analyses. D2 loses power with few tables. D3 is invariant to transformations of
+        the parameters.
+
+        References
+        ----------
+        S. van Buuren, "Flexible Imputation of Missing Data", 2018, section 5.3.
+        """
+        self._need_terms()
+        check_parameter("method", method, Options(TESTS))
+        if not isinstance(smaller, PooledFit):
+            raise ParameterError(f"smaller is {smaller!r}, but has to be the result of fit_pooled.")
+        extra = [name for name in self.names if name not in smaller.names]
+        unknown = [name for name in smaller.names if name not in self.names]
+        if unknown or not extra or smaller.m != self.m:
+            raise ParameterError(
+                f"The models are not nested: this one has {len(extra)} terms more, lacks {unknown or 'none'}, and they "
+                f"were fitted to {self.m} and {smaller.m} tables. Fit both to the same draws, kept in a list."
+            )
+        if method == "D1" or self.m == 1:
+            return self.wald(extra)
+        if method == "D2":
+            return pooled_wald_statistics(self.coefficients, extra)
+        if not all(hasattr(one, "llf") and hasattr(one, "model") for one in (*self.results, *smaller.results)):
+            raise ParameterError("D3 needs likelihoods: fit both models with a formula, or use D1 or D2.")
+        return pooled_likelihood_ratio(self.results, smaller.results, extra)
+
     def _need_terms(self) -> None:
         if self.reason:
             raise ParameterError(self.reason)
 
     def __str__(self) -> str:
         return f"Pooled over {self.m} tables. {self.reason}" if self.reason else super().__str__()
-
-    def __repr__(self) -> str:
-        return str(self)
 
     def _repr_html_(self) -> str:
         return f"<p>{self}</p>" if self.reason else super()._repr_html_()
@@ -118,59 +164,61 @@ def fit_pooled(
     level: float = 0.95,
     **options: Any,
 ) -> PooledFit:
-    """Fit a model to every completed table and pool the fits by Rubin's rules.
+    """Fit a model to each completed table and pool the fits by Rubin's rules.
 
     Parameters
     ----------
     estimator : str, callable or scikit-learn estimator
-        A formula for least squares; a function of `statsmodels.formula.api`, with ``formula``; a function that takes
-        a completed table and returns results of statsmodels, a pair (estimates, variances or covariance), a dict
-        ``{name: (estimate, variance)}`` or a fitted scikit-learn model; or a scikit-learn estimator, with ``target``.
+        One of: a formula for least squares; a function of `statsmodels.formula.api`, with ``formula``; a function of a
+        completed table that returns statsmodels results, a pair (estimates, variances or covariance), a dict
+        ``{name: (estimate, variance)}`` or a fitted scikit-learn model; a scikit-learn estimator, with ``target``.
     draws : iterable of tables
-        Such as ``imputer.draw(X, m=20)``: numpy, pandas, polars or pyarrow. They are read one after the other.
+        Completed numpy, pandas, polars or pyarrow tables, such as ``imputer.draw(X, m=20)``. They are read one by one.
     formula : str, optional
-        Such as ``"bmi ~ age + sex"``. Columns of numpy are called x0, x1 and so on.
+        A formula such as ``"bmi ~ age + sex"``. Columns of numpy arrays are named x0, x1 and so on.
     target : object, optional
-        Name of the outcome, its position for numpy.
+        Name of the outcome, or its position for numpy.
     features : sequence, optional
-        Names of the other columns of the model, by default all. Levels become terms against the first of them:
+        Names of the predictors, by default all other columns. Categories are coded against the first one, as in
         ``sex[T.male]``.
     df_complete : float, "residual" or None, default="residual"
-        Degrees of freedom of the analysis if no cell were missing. By default what the analyses say, rows less
-        coefficients; None is infinite.
+        Degrees of freedom of the complete-data analysis. By default the residual degrees of freedom of the analyses;
+        None is infinite.
     level : float, default=0.95
-        Of the intervals.
+        Level of the confidence intervals.
     **options : object
-        Further arguments of a formula's model, such as ``family``.
+        Further arguments of a formula's model. ``family="binomial"`` (logistic), "poisson", "gamma", "gaussian" or a
+        family of statsmodels fits a generalised linear model. A binomial outcome of two categories is coded as in R:
+        the probability of the second category, in sorted order, is modelled.
 
     Returns
     -------
     PooledFit
-        The table of terms, the m models and their predictions.
+        Pooled terms, the m models and their predictions.
 
     Raises
     ------
     ParameterError
-        When the estimator cannot be used in this way, or there is no such column.
+        When the estimator or its arguments are invalid, or a column is unknown.
     DataError
-        When the tables do not give the same terms, have missing cells, or a model cannot be fitted to one of them.
+        When the terms of the tables differ, a cell is missing, or a model cannot be fitted to a table.
     MissingExtraError
         When a formula is given and statsmodels is not installed.
 
     Warns
     -----
     McflowWarning
-        When there is one table only.
+        When there is only one table.
 
     See Also
     --------
-    pool : Rubin's rules for estimates from elsewhere.
+    pool : Rubin's rules for given estimates and variances.
 
     Notes
     -----
     `LinearRegression` and a `LogisticRegression` without a penalty (``C=np.inf``) have classical standard errors. Other
-    estimators are pooled for predictions only. A `Pipeline` gets the columns as they are, any other estimator gets
-    levels as zeros and ones.
+    estimators are pooled for predictions only. A `Pipeline` receives the columns unchanged; for other estimators,
+    categories are dummy coded.
 
     Examples
     --------
@@ -188,28 +236,28 @@ def fit_pooled(
     array([2.])
     """
     analysis = _analysis(estimator, formula, target, features, options)
-    models, readings = [], []
+    models, results = [], []
     for number, table in enumerate(_tables(draws), 1):
         try:
             model = analysis.fit(table)
-            readings.append(analysis.read(model, table))
+            results.append(analysis.read(model, table))
         except DataError as error:
             raise DataError(f"Table {number}: {error}") from error
         models.append(model)
     if not models:
         raise DataError("There are no completed tables. Give some, such as imputer.draw(X, m=20).")
     _check_classes(models)
-    reasons = [reading for reading in readings if isinstance(reading, str)]
+    reasons = [result for result in results if isinstance(result, str)]
     warn_of_one(len(models))
     if reasons:
         return _without_terms(models, analysis, reasons[0], level)
-    return _with_terms(models, analysis, [r for r in readings if isinstance(r, Reading)], df_complete, level)
+    return _with_terms(models, analysis, [r for r in results if isinstance(r, Coefficients)], df_complete, level)
 
 
 def _analysis(
     estimator: Any, formula: str | None, target: Any, features: Sequence[Any] | None, options: dict[str, Any]
 ) -> Analysis:
-    """Return how the tables are to be analysed."""
+    """Return the analysis for an estimator."""
     model = hasattr(estimator, "fit") and hasattr(estimator, "get_params") and not isinstance(estimator, type)
     if formula is not None or isinstance(estimator, str):
         if formula is not None and (model or not callable(estimator)):
@@ -217,24 +265,25 @@ def _analysis(
                 f"A formula needs a function of statsmodels.formula.api, not {estimator!r}. "
                 'For least squares give the formula alone: fit_pooled("y ~ x", draws).'
             )
-        return Formula(estimator, None, options) if formula is None else Formula(formula, estimator, options)
+        text, function = (estimator, None) if formula is None else (formula, estimator)
+        return FormulaAnalysis(text, function, options)
     if options:
-        raise ParameterError(f"{', '.join(options)}: further arguments are those of a formula's model.")
+        raise ParameterError(f"{', '.join(options)}: further arguments are only allowed with a formula.")
     if model:
-        return Coded(estimator, target, features)
+        return EstimatorAnalysis(estimator, target, features)
     if not callable(estimator) or isinstance(estimator, type):
         raise ParameterError(
             f"The estimator is {estimator!r}. Give a formula, a function of a table, or a scikit-learn estimator such "
             "as LinearRegression()."
         )
-    return Called(estimator, target, features)
+    return FunctionAnalysis(estimator, target, features)
 
 
 def _tables(draws: Any) -> Iterator[Any]:
     if is_table(draws):
         raise ParameterError(
-            "draws is one table. Give several completed ones, such as imputer.draw(X, m=20); for a single one write "
-            "[table]."
+            "draws is one table. Give several completed tables, such as imputer.draw(X, m=20), or [table] for a "
+            "single one."
         )
     if isinstance(draws, str) or not isinstance(draws, Iterable):
         raise ParameterError(f"draws is {draws!r}. Give completed tables, such as imputer.draw(X, m=20).")
@@ -247,30 +296,30 @@ def _check_classes(models: Sequence[Any]) -> None:
         if first is not None and not np.array_equal(first, model.classes_):
             raise DataError(
                 f"Table 1 has the classes {list(first)} and table {number} {list(model.classes_)}. Every table has to "
-                "have the same; join rare ones before the imputation."
+                "have the same classes; join rare ones before the imputation."
             )
 
 
 def _with_terms(
     models: list[Any],
     analysis: Analysis,
-    readings: list[Reading],
+    coefficients: list[Coefficients],
     df_complete: float | Literal["residual"] | None,
     level: float,
 ) -> PooledFit:
-    names = readings[0].names
-    for number, reading in enumerate(readings, 1):
-        if reading.names != names:
+    names = coefficients[0].names
+    for number, found in enumerate(coefficients, 1):
+        if found.names != names:
             raise DataError(
-                f"Table 1 gives the terms {', '.join(names)}, and table {number} {', '.join(reading.names)}. Every "
-                "table has to give the same; join rare levels before the imputation."
+                f"Table 1 gives the terms {', '.join(names)}, and table {number} {', '.join(found.names)}. Every "
+                "table has to give the same terms; join rare categories before the imputation."
             )
-    given = read_estimates([r.values for r in readings], [r.spread for r in readings], names)
-    known = [reading.df for reading in readings if reading.df is not None]
+    given = read_estimates([c.values for c in coefficients], [c.variances for c in coefficients], names)
+    known = [c.df for c in coefficients if c.df is not None]
     df = (min(known) if known else None) if df_complete == "residual" else df_complete
     pooled = pool_estimates(given, df_complete=df, level=level)
     own = {field.name: getattr(pooled, field.name) for field in fields(PooledResult)}
-    return PooledFit(**own, results=tuple(models), analysis=analysis)
+    return PooledFit(**own, results=tuple(models), analysis=analysis, coefficients=tuple(coefficients))
 
 
 def _without_terms(models: list[Any], analysis: Analysis, reason: str, level: float) -> PooledFit:
@@ -295,7 +344,7 @@ def _without_terms(models: list[Any], analysis: Analysis, reason: str, level: fl
 
 
 def _each(given: Any, m: int) -> Iterator[Any]:
-    """Return a table for each of m models: the same for all, or one draw for each."""
+    """Yield a table for each of m models: the same for all, or one draw per model."""
     several = isinstance(given, Iterator) or (isinstance(given, list | tuple) and given and is_table(given[0]))
     if not several and not (isinstance(given, np.ndarray) and given.ndim == 3):
         yield from [given] * m
@@ -306,6 +355,72 @@ def _each(given: Any, m: int) -> Iterator[Any]:
             break
         yield table
     if count != m:
+        raise DataError(f"There are {m} models and {'more' if count > m else count} draws. Give one draw per model.")
+
+
+@overload
+def pool_predictions(predictions: Iterable[Any], *, return_std: Literal[False] = ...) -> FloatArray: ...
+
+
+@overload
+def pool_predictions(predictions: Iterable[Any], *, return_std: bool) -> Any: ...
+
+
+def pool_predictions(predictions: Iterable[Any], *, return_std: bool = False) -> Any:
+    """Average the predictions of several models.
+
+    Parameters
+    ----------
+    predictions : iterable of array-like
+        Numbers or probabilities, all of one shape. They are read one by one.
+    return_std : bool, default=False
+        Whether to return the standard deviation between the models as well.
+
+    Returns
+    -------
+    mean : ndarray
+        Mean predictions, with the shape of one prediction.
+    std : ndarray
+        Standard deviations, if `return_std`; NaN for a single model.
+
+    Raises
+    ------
+    DataError
+        When there are no predictions, shapes differ, or predictions are not numbers.
+
+    Notes
+    -----
+    The standard deviation measures the uncertainty due to the missing cells. It includes neither the uncertainty of a
+    single model nor the noise of the outcome.
+
+    Examples
+    --------
+    >>> mean, std = pool_predictions([[0.2, 0.8], [0.4, 0.6]], return_std=True)
+    >>> mean.round(2), std.round(3)
+    (array([0.3, 0.7]), array([0.141, 0.141]))
+    """
+    count, mean, squares = 0, np.zeros(0), np.zeros(0)
+    for prediction in predictions:
+        values = _numbers(prediction, count + 1)
+        if not count:
+            mean, squares = np.zeros(values.shape), np.zeros(values.shape)
+        if values.shape != mean.shape:
+            raise DataError(f"Prediction {count + 1} has shape {values.shape}, but those before it have {mean.shape}.")
+        count += 1
+        step = values - mean
+        mean = mean + step / count
+        squares = squares + step * (values - mean)
+    if not count:
+        raise DataError("There are no predictions to pool. Give one array per model.")
+    if not return_std:
+        return mean
+    return mean, np.sqrt(squares / (count - 1)) if count > 1 else np.full(mean.shape, np.nan)
+
+
+def _numbers(prediction: Any, number: int) -> FloatArray:
+    try:
+        return np.asarray(prediction, dtype=np.float64)
+    except (TypeError, ValueError) as error:
         raise DataError(
-            f"There are {m} models and {'more' if count > m else count} draws. Give one draw for each model."
-        )
+            f"Prediction {number} cannot be averaged: {error}. Give numbers; for classes give their probabilities."
+        ) from error

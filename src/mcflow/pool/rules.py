@@ -1,40 +1,52 @@
-"""Rubin's rules: one estimate, its variance and its degrees of freedom from the analyses of m completed tables."""
+"""Rubin's rules: pooled estimates, variances, degrees of freedom and Wald tests from m completed-data analyses."""
 
 from __future__ import annotations
 
-__all__ = ["PooledResult", "WaldTest", "pool", "pool_estimates", "warn_of_one"]
+__all__ = [
+    "Estimates",
+    "PooledResult",
+    "WaldTest",
+    "in_order",
+    "pool",
+    "pool_estimates",
+    "read_estimates",
+    "warn_of_one",
+]
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from scipy import stats
 
 from mcflow.errors import DataError, McflowWarning, ParameterError, did_you_mean
 from mcflow.pool.display import as_frame, as_html, as_text
-from mcflow.pool.estimates import Estimates, read_estimates
 from mcflow.typing import FloatArray
+
+#: Maximum asymmetry of a covariance matrix, relative to its largest variance.
+MAX_ASYMMETRY = 1e-6
 
 
 @dataclass(frozen=True)
 class WaldTest:
-    """A test that several terms have given values.
+    """Test of a hypothesis about several terms, with an F reference distribution.
 
     Parameters
     ----------
     terms : tuple of str
-        What was tested.
+        Names of the tested terms.
     statistic : float
-        D1, to be compared with an F distribution.
+        The statistic: D1 of `wald`, or D1, D2 or D3 of `PooledFit.compare`.
     df1, df2 : float
-        Its degrees of freedom.
+        Degrees of freedom of the F distribution.
     p_value : float
-        Probability of a larger statistic when the terms have these values.
+        Probability of a larger statistic under the hypothesis.
     riv : float
-        Relative increase of variance by the missing cells, on average over the terms.
+        Average relative increase in variance due to nonresponse.
     """
 
     terms: tuple[str, ...]
@@ -50,36 +62,36 @@ class WaldTest:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PooledResult:
-    r"""What m analyses say together.
+    r"""Pooled result of m completed-data analyses.
 
     Parameters
     ----------
     names : tuple of str
-        Of the k terms.
+        Names of the k terms.
     m : int
-        Completed tables.
+        Number of completed tables.
     estimate : ndarray of shape (k,)
-        Mean of the m estimates.
+        Pooled estimates :math:`\bar Q`, the means of the m estimates.
     within : ndarray of shape (k,)
-        Mean of the m variances, :math:`\bar U`.
+        Within-imputation variance :math:`\bar U`, the mean of the m variances.
     between : ndarray of shape (k,)
-        Variance of the m estimates, B; NaN for one table.
+        Between-imputation variance B, the variance of the m estimates; NaN for one table.
     total : ndarray of shape (k,)
-        :math:`T = \bar U + (1 + 1/m) B`.
+        Total variance :math:`T = \bar U + (1 + 1/m) B`.
     df : ndarray of shape (k,)
-        Degrees of freedom of the t distribution.
+        Degrees of freedom ν of the t distribution.
     df_complete : float
-        Those that an analysis without missing cells would have; may be infinite.
+        Degrees of freedom of the complete-data analysis; may be infinite.
     riv : ndarray of shape (k,)
-        Relative increase of variance by the missing cells, :math:`r = (1 + 1/m) B / \bar U`.
+        Relative increase in variance due to nonresponse, :math:`r = (1 + 1/m) B / \bar U`.
     lambda_ : ndarray of shape (k,)
-        Share of the variance that the missing cells bring, :math:`(1 + 1/m) B / T`.
+        Proportion of the variance attributable to the missing data, :math:`(1 + 1/m) B / T`.
     fmi : ndarray of shape (k,)
-        Fraction of missing information, :math:`(r + 2 / (\nu + 3)) / (1 + r)` for ν degrees of freedom.
+        Fraction of missing information, :math:`(r + 2 / (\nu + 3)) / (1 + r)`.
     level : float
-        Of the intervals.
+        Level of the confidence intervals.
     within_covariance, between_covariance : ndarray of shape (k, k) or None
-        When covariance matrices were given.
+        Within- and between-imputation covariance, if covariance matrices were given.
 
     Examples
     --------
@@ -108,43 +120,37 @@ class PooledResult:
 
     @property
     def std_error(self) -> FloatArray:
-        """Return the square roots of the total variances, of shape (k,)."""
+        """Standard errors, the square roots of the total variances, (k,)."""
         return np.sqrt(self.total)
 
     @property
     def statistic(self) -> FloatArray:
-        """Return estimate / standard error, of shape (k,)."""
+        """Test statistics, estimate / standard error, (k,)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.estimate / self.std_error
 
     @property
     def p_value(self) -> FloatArray:
-        """Return the two-sided p values of the terms being 0, of shape (k,)."""
+        """Two-sided p values of the hypotheses that a term is 0, (k,)."""
         values: FloatArray = 2 * stats.t.sf(np.abs(self.statistic), self.df)
         return values
 
     @property
     def interval(self) -> FloatArray:
-        """Return the lower and upper ends of the intervals, of shape (k, 2)."""
+        """Lower and upper confidence limits, (k, 2)."""
         half = stats.t.ppf((1 + self.level) / 2, self.df) * self.std_error
         return np.stack([self.estimate - half, self.estimate + half], axis=1)
 
     @property
     def covariance(self) -> FloatArray:
-        """Return the pooled covariance of the estimates, of shape (k, k).
-
-        Raises
-        ------
-        ParameterError
-            When only variances were given.
-        """
+        """Total covariance of the estimates, (k, k); raises `ParameterError` if only variances were given."""
         within, between = self._covariances()
         return within + (1 + 1 / self.m) * between
 
     def _covariances(self) -> tuple[FloatArray, FloatArray]:
         if self.within_covariance is None or self.between_covariance is None:
             raise ParameterError(
-                "Only variances were pooled, and this needs covariances. Give covariance matrices of shape (m, k, k)."
+                "This needs covariances, but only variances were pooled. Give covariance matrices of shape (m, k, k)."
             )
         return self.within_covariance, self.between_covariance
 
@@ -154,44 +160,65 @@ class PooledResult:
         Returns
         -------
         pandas.DataFrame or pyarrow.Table
-            Of pandas when it is installed. Columns: term, estimate, std.error, statistic, df, p.value, both ends of
-            the interval, riv, lambda and fmi.
+            A pandas table if pandas is installed. Columns: term, estimate, std.error, statistic, df, p.value, both
+            confidence limits, riv, lambda and fmi.
         """
         return as_frame(self._columns())
 
+    def summary(self, *, exponentiate: bool = False) -> Any:
+        """Return the terms as a table, with odds, rate or hazard ratios on request.
+
+        Parameters
+        ----------
+        exponentiate : bool, default=False
+            Whether to exponentiate the estimates and their confidence limits, as for logistic, Poisson and Cox
+            regressions. Standard errors stay on the scale of the coefficients.
+
+        Returns
+        -------
+        pandas.DataFrame or pyarrow.Table
+            The columns of `table`.
+        """
+        columns = self._columns()
+        if exponentiate:
+            ratios = [name for name in columns if name == "estimate" or name.endswith("%")]
+            columns |= {name: np.exp(columns[name]) for name in ratios}
+        return as_frame(columns)
+
     def wald(self, terms: Sequence[str] | None = None, value: Any = 0.0) -> WaldTest:
-        r"""Test whether several terms have given values.
+        r"""Test the hypothesis that several terms have given values.
 
         Parameters
         ----------
         terms : sequence of str, optional
-            Names of terms; by default all but the intercept.
+            Names of the terms; by default all but the intercept.
         value : float or array-like of shape (n_terms,), default=0
-            What they are under the hypothesis.
+            Values of the terms under the hypothesis.
 
         Returns
         -------
         WaldTest
+            Statistic, degrees of freedom and p value.
 
         Raises
         ------
         ParameterError
-            When only variances were pooled, or there is no such term.
+            When only variances were pooled, or a term is unknown.
         DataError
             When the covariance of the terms is singular.
 
         Notes
         -----
-        For k terms with mean covariance :math:`\bar U` and covariance B of the estimates
+        For k terms with within-imputation covariance :math:`\bar U` and between-imputation covariance B,
 
         .. math::
 
             D_1 = \frac{(\bar Q - Q_0)^\top \bar U^{-1} (\bar Q - Q_0)}{k (1 + r)},\quad
             r = \left(1 + \tfrac1m\right) \frac{\operatorname{tr}(B \bar U^{-1})}{k},
 
-        which takes the share of missing information to be the same for all terms. It follows an F distribution with
-        k and ν degrees of freedom, those of Li, Raghunathan and Rubin for large samples and of Reiter otherwise.
-        For one term the test is the square of its t test.
+        which assumes an equal fraction of missing information for all terms. The reference distribution is F with k
+        and ν degrees of freedom, where ν is that of Li, Raghunathan and Rubin for large samples and that of Reiter
+        otherwise. For one term the test is equivalent to its t test.
 
         References
         ----------
@@ -206,26 +233,26 @@ class PooledResult:
         F(2, 20.4) = 20.612, p = 1.27e-05: term1, term2
         """
         within, between = self._covariances()
-        places = self._places(terms)
-        k, own = len(places), within[np.ix_(places, places)]
-        distance = self.estimate[places] - np.broadcast_to(np.asarray(value, dtype=np.float64), k)
+        chosen = self._positions(terms)
+        k, own = len(chosen), within[np.ix_(chosen, chosen)]
+        distance = self.estimate[chosen] - np.broadcast_to(np.asarray(value, dtype=np.float64), k)
         if np.linalg.matrix_rank(own, hermitian=True) < k:
-            raise DataError("The covariance of these terms is singular. Test fewer of them together.")
-        moved = np.trace(np.linalg.solve(own, between[np.ix_(places, places)])) if self.m > 1 else 0.0
-        riv = float((1 + 1 / self.m) * moved / k)
+            raise DataError("The covariance of these terms is singular. Test fewer terms together.")
+        trace = np.trace(np.linalg.solve(own, between[np.ix_(chosen, chosen)])) if self.m > 1 else 0.0
+        riv = float((1 + 1 / self.m) * trace / k)
         statistic = float(distance @ np.linalg.solve(own, distance)) / (k * (1 + riv))
-        df = float(self.df[places[0]]) if k == 1 else _wald_df(k, self.m, riv, self.df_complete)
+        df = float(self.df[chosen[0]]) if k == 1 else _wald_df(k, self.m, riv, self.df_complete)
         p_value = float(stats.f.sf(statistic, k, df) if math.isfinite(df) else stats.chi2.sf(k * statistic, k))
-        return WaldTest(tuple(self.names[place] for place in places), statistic, k, df, p_value, riv)
+        return WaldTest(tuple(self.names[position] for position in chosen), statistic, k, df, p_value, riv)
 
-    def _places(self, terms: Sequence[str] | None) -> list[int]:
+    def _positions(self, terms: Sequence[str] | None) -> list[int]:
         if isinstance(terms, str):
             terms = [terms]
         chosen = [name for name in self.names if name not in ("Intercept", "const")] if terms is None else list(terms)
         for name in chosen:
             if name not in self.names:
                 raise ParameterError(
-                    f"There is no term {name!r}. There are {', '.join(self.names)}.{did_you_mean(name, self.names)}"
+                    f"There is no term {name!r}. The terms are {', '.join(self.names)}.{did_you_mean(name, self.names)}"
                 )
         if not chosen or len(set(chosen)) < len(chosen):
             raise ParameterError(f"The terms to test are {chosen}. Name at least one, and each once.")
@@ -268,43 +295,43 @@ def pool(
     names: Sequence[str] | None = None,
     level: float = 0.95,
 ) -> PooledResult:
-    r"""Pool the results of m completed tables by Rubin's rules.
+    r"""Pool the estimates of m completed-data analyses by Rubin's rules.
 
     Parameters
     ----------
     estimates : array-like of shape (m, k) or (m,), data frame, or sequence of arrays, Series or dicts
-        One entry for each table.
+        Estimates of the k terms, one entry per completed table.
     variances : array-like of shape (m, k), (m,) or (m, k, k), data frame, or sequence
-        Squared standard errors, or covariance matrices. Series, dicts and data frames are matched by name.
+        Squared standard errors or covariance matrices. Series, dicts and data frames are matched by name.
     df_complete : float, optional
-        Degrees of freedom of the analysis if no cell were missing, rows less coefficients for a regression. By
-        default infinite: many rows.
+        Degrees of freedom of the complete-data analysis: rows minus coefficients for a regression. By default infinite,
+        as for large samples.
     names : sequence of str, optional
-        Of the k terms, in place of those that the estimates carry.
+        Names of the k terms, in place of the names of the estimates.
     level : float, default=0.95
-        Of the intervals.
+        Level of the confidence intervals.
 
     Returns
     -------
     PooledResult
+        Pooled estimates, variances and degrees of freedom.
 
     Raises
     ------
     DataError
-        When there is nothing to pool, sizes or names differ, a number is not finite, or a variance is negative.
+        When there are no estimates, sizes or names differ, a number is not finite, or a variance is negative.
     ParameterError
-        When level is not between 0 and 1, or df_complete is not positive.
+        When `level` is not between 0 and 1, or `df_complete` is not positive.
 
     Warns
     -----
     McflowWarning
-        When there is one table only. The result is then that of this table as if it had been observed, and the
-        intervals are too narrow.
+        When there is only one table. The result is that of a complete-data analysis, and the intervals are too narrow.
 
     Notes
     -----
-    With m estimates of mean :math:`\bar Q` and variance B, and mean variance :math:`\bar U`, the total variance is
-    :math:`T = \bar U + (1 + 1/m) B`. Intervals use a t distribution with
+    With the mean :math:`\bar Q` and the variance B of the m estimates, and the mean :math:`\bar U` of their variances,
+    the total variance is :math:`T = \bar U + (1 + 1/m) B`. Intervals use a t distribution with
 
     .. math::
 
@@ -312,7 +339,7 @@ def pool(
         \nu_\mathrm{obs} = \frac{\nu_\mathrm{com} + 1}{\nu_\mathrm{com} + 3} \nu_\mathrm{com} (1 - \lambda),\quad
         \lambda = \frac{(1 + 1/m) B}{T},
 
-    degrees of freedom, which is :math:`\nu_m` for infinite :math:`\nu_\mathrm{com}`.
+    degrees of freedom, which equals :math:`\nu_m` for infinite :math:`\nu_\mathrm{com}`.
 
     References
     ----------
@@ -332,16 +359,16 @@ def pool(
 
 
 def pool_estimates(given: Estimates, *, df_complete: float | None = None, level: float = 0.95) -> PooledResult:
-    """Pool results that have been read, without a warning of a single table; see `pool`."""
+    """Pool checked estimates by Rubin's rules; see `pool`."""
     if not 0 < level < 1:
         raise ParameterError(f"level is {level!r}, but has to be between 0 and 1, such as 0.95.")
     complete = math.inf if df_complete is None else float(df_complete)
     if not complete > 0:
-        raise ParameterError(f"df_complete is {df_complete!r}, but has to be above 0: rows less coefficients.")
+        raise ParameterError(f"df_complete is {df_complete!r}, but has to be above 0: rows minus coefficients.")
     m = len(given.values)
     within = given.variances.mean(axis=0)
     between = given.values.var(axis=0, ddof=1) if m > 1 else np.full(within.shape, np.nan)
-    total, riv, share, df, fmi = _shares(m, within, between, complete)
+    total, riv, lambda_, df, fmi = _variance_components(m, within, between, complete)
     return PooledResult(
         names=given.names,
         m=m,
@@ -352,7 +379,7 @@ def pool_estimates(given: Estimates, *, df_complete: float | None = None, level:
         df=df,
         df_complete=complete,
         riv=riv,
-        lambda_=share,
+        lambda_=lambda_,
         fmi=fmi,
         level=float(level),
         within_covariance=None if given.covariances is None else given.covariances.mean(axis=0),
@@ -361,11 +388,11 @@ def pool_estimates(given: Estimates, *, df_complete: float | None = None, level:
 
 
 def warn_of_one(m: int) -> None:
-    """Warn of what one table cannot tell."""
+    """Warn that one table gives no between-imputation variance."""
     if m == 1:
         warnings.warn(
-            "There is one completed table only, so nothing is known of the spread that the missing cells bring, and "
-            "intervals are too narrow. Draw several: imputer.draw(X, m=20).",
+            "There is only one completed table, so the between-imputation variance is unknown and intervals are too "
+            "narrow. Draw several: imputer.draw(X, m=20).",
             McflowWarning,
             stacklevel=3,
         )
@@ -377,35 +404,32 @@ def _covariance(values: FloatArray) -> FloatArray:
     return np.atleast_2d(np.cov(values, rowvar=False))
 
 
-def _shares(
+def _variance_components(
     m: int, within: FloatArray, between: FloatArray, complete: float
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return total variance, relative increase, share of the missing cells, degrees of freedom and missing information.
-
-    One table tells nothing of the missing cells: its variance and degrees of freedom are those of a complete one.
-    """
+    """Return total variance, riv, lambda, degrees of freedom and fmi; for one table, those of complete data."""
     if m == 1:
         return within, between, between, np.full(within.shape, complete), between
     added = (1 + 1 / m) * between
     total = within + added
-    share = np.divide(added, total, out=np.zeros_like(total), where=total > 0)
+    lambda_ = np.divide(added, total, out=np.zeros_like(total), where=total > 0)
     with np.errstate(divide="ignore"):
         riv = np.divide(added, within, out=np.where(added > 0, np.inf, 0.0), where=within > 0)
-        many = (m - 1) / share**2
-        # Without an error of its own an estimate has no degrees of freedom to lose.
-        seen = np.where(share < 1, _observed(complete) * (1 - share), np.inf)
-        df = 1 / (1 / many + 1 / seen)
-    # (r + c) / (1 + r) is λ + (1 - λ) c, which has its limit where r is infinite.
-    return total, riv, share, df, share + (1 - share) * 2 / (df + 3)
+        df_large = (m - 1) / lambda_**2
+        # With a within-imputation variance of 0 only the between-imputation variance limits the degrees of freedom.
+        df_observed = np.where(lambda_ < 1, _observed_df(complete) * (1 - lambda_), np.inf)
+        df = 1 / (1 / df_large + 1 / df_observed)
+    # (r + c) / (1 + r) is computed as λ + (1 - λ) c, which is defined for infinite r.
+    return total, riv, lambda_, df, lambda_ + (1 - lambda_) * 2 / (df + 3)
 
 
-def _observed(complete: float) -> float:
-    """Return the degrees of freedom of Barnard and Rubin for data without missing information."""
+def _observed_df(complete: float) -> float:
+    """Return Barnard and Rubin's observed-data degrees of freedom for λ = 0."""
     return (complete + 1) / (complete + 3) * complete if math.isfinite(complete) else math.inf
 
 
 def _wald_df(k: int, m: int, riv: float, complete: float) -> float:
-    """Return the second degrees of freedom of a test of several terms."""
+    """Return the denominator degrees of freedom of a test of k terms."""
     if m == 1:
         return complete
     steps = k * (m - 1)
@@ -415,19 +439,19 @@ def _wald_df(k: int, m: int, riv: float, complete: float) -> float:
         large = 4 + (steps - 4) * (1 + (1 - 2 / steps) / riv) ** 2
     else:
         large = steps * (1 + 1 / k) * (1 + 1 / riv) ** 2 / 2
-    seen = _observed(complete)
-    if not math.isfinite(seen):
+    observed = _observed_df(complete)
+    if not math.isfinite(observed):
         return large
     scaled = riv * steps / (steps - 2) if steps > 2 else math.nan
-    if steps > 4 and seen > 4 * (1 + scaled):
-        return _reiter_df(steps, scaled, seen)
-    # Where Reiter's expansion does not hold, combine as Barnard and Rubin do for one term.
-    return 1 / (1 / large + (1 + riv) / seen)
+    if steps > 4 and observed > 4 * (1 + scaled):
+        return _reiter_df(steps, scaled, observed)
+    # Where Reiter's expansion does not apply, combine as Barnard and Rubin do for one term.
+    return 1 / (1 / large + (1 + riv) / observed)
 
 
-def _reiter_df(steps: int, a: float, seen: float) -> float:
+def _reiter_df(steps: int, a: float, observed: float) -> float:
     """Return Reiter's degrees of freedom (2007, equations 1 and 2)."""
-    far, near, whole = seen - 2 * (1 + a), seen - 4 * (1 + a), 1 + a
+    far, near, whole = observed - 2 * (1 + a), observed - 4 * (1 + a), 1 + a
     terms = (
         far / (whole**2 * near)
         + 8 * far / (whole * near**2)
@@ -437,3 +461,129 @@ def _reiter_df(steps: int, a: float, seen: float) -> float:
         + 8 / near**2
     )
     return 4 + 1 / (1 / near + a**2 / (steps - 4) * terms)
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Estimates of m completed-data analyses."""
+
+    names: tuple[str, ...]  # names of the k terms
+    values: FloatArray  # (m, k) estimates
+    variances: FloatArray  # (m, k) squared standard errors
+    covariances: FloatArray | None  # (m, k, k) covariance matrices, if known
+
+
+def read_estimates(estimates: Any, variances: Any, names: Sequence[str] | None = None) -> Estimates:
+    """Read and check estimates and variances in any of the forms that `pool` accepts.
+
+    Examples
+    --------
+    >>> read_estimates([{"age": 1.0}, {"age": 3.0}], [{"age": 0.5}, {"age": 0.5}]).names
+    ('age',)
+    """
+    rows = _rows(estimates, "estimates")
+    keys = _keys(rows[0]) if rows else None
+    values = _stacked([_row(row, keys, number, "estimates") for number, row in enumerate(rows, 1)], "estimates")
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or not values.size:
+        raise DataError(f"The estimates have shape {values.shape}, but (m, k) with at least one of each is needed.")
+    spreads = _rows(variances, "variances")
+    spread = _stacked([_row(row, keys, number, "variances") for number, row in enumerate(spreads, 1)], "variances")
+    own = _names(names, keys, values.shape[1])
+    return _checked(own, values, spread[:, None] if spread.ndim == 1 else spread)
+
+
+def _rows(given: Any, what: str) -> list[Any]:
+    """Return the entries of the m analyses."""
+    frame = nw.from_native(given, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return list(frame.iter_rows(named=True))
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise DataError(
+            f"The {what} are of type {type(given).__name__}. Give one entry per completed table: an array of "
+            "shape (m, k), or a list of m arrays, Series or dicts."
+        )
+    return list(given)
+
+
+def _keys(row: Any) -> tuple[Any, ...] | None:
+    """Return the names of an entry, or None when it has none."""
+    if isinstance(row, Mapping):
+        return tuple(row)
+    return tuple(row.index) if hasattr(row, "loc") else None
+
+
+def _row(row: Any, keys: tuple[Any, ...] | None, number: int, what: str) -> FloatArray:
+    """Return an entry as numbers, ordered by name if it has names."""
+    own = _keys(row)
+    if own is not None and keys is not None:
+        if set(own) != set(keys) or len(own) != len(keys):
+            raise DataError(
+                f"Entry {number} of the {what} names {_listed(own)}, while the first of the estimates names "
+                f"{_listed(keys)}. Every table has to give the same terms."
+            )
+        row = in_order(row, keys)
+    try:
+        return np.asarray(row, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"Entry {number} of the {what} cannot be read as numbers: {error}.") from error
+
+
+def in_order(row: Any, keys: Iterable[Any]) -> Any:
+    """Sort a dict, pandas Series or pandas covariance by name; return anything else unchanged."""
+    if isinstance(row, Mapping):
+        return [row[key] for key in keys]
+    if not hasattr(row, "loc"):
+        return row
+    return row.loc[list(keys), list(keys)] if row.ndim == 2 else row.loc[list(keys)]
+
+
+def _listed(names: Iterable[Any]) -> str:
+    return ", ".join(repr(str(name)) for name in names)
+
+
+def _stacked(rows: list[FloatArray], what: str) -> FloatArray:
+    shapes = sorted({row.shape for row in rows}, key=str)
+    if not shapes:
+        raise DataError(f"There are no {what} to pool. Give one entry per completed table.")
+    if len(shapes) > 1:
+        raise DataError(
+            f"The {what} differ in size: {', '.join(map(str, shapes))}. Every table has to give the same number."
+        )
+    return np.stack(rows)
+
+
+def _names(given: Sequence[str] | None, keys: tuple[Any, ...] | None, k: int) -> tuple[str, ...]:
+    if given is None and keys is None:
+        return tuple(f"term{number}" for number in range(1, k + 1))
+    names = tuple(map(str, given if given is not None else keys or ()))
+    if len(names) != k or len(set(names)) != k:
+        raise DataError(f"There are {k} estimates and the names {_listed(names)}. Give each its own name.")
+    return names
+
+
+def _checked(names: tuple[str, ...], values: FloatArray, spread: FloatArray) -> Estimates:
+    m, k = values.shape
+    if spread.shape not in ((m, k), (m, k, k)):
+        raise DataError(
+            f"The estimates have shape {values.shape} and the variances {spread.shape}, but variances have to be of "
+            f"shape {(m, k)}, or {(m, k, k)} for covariance matrices."
+        )
+    full = spread.ndim == 3
+    variances = np.diagonal(spread, axis1=1, axis2=2) if full else spread
+    _refuse(~np.isfinite(values), names, "an estimate that is not a finite number")
+    _refuse(~np.isfinite(spread).all(axis=2) if full else ~np.isfinite(spread), names, "a variance that is not finite")
+    _refuse(variances < 0, names, "a negative variance")
+    if full and (np.abs(spread - spread.transpose(0, 2, 1)) > MAX_ASYMMETRY * variances.max()).any():
+        raise DataError("A covariance matrix is not symmetric. Give variances, or covariances of the estimates.")
+    return Estimates(names, values, variances.copy(), spread if full else None)
+
+
+def _refuse(wrong: Any, names: tuple[str, ...], what: str) -> None:
+    """Raise an error that names the first table and term with a value that cannot be pooled."""
+    if wrong.any():
+        table, term = np.argwhere(wrong)[0]
+        raise DataError(
+            f"Table {table + 1} of {len(wrong)} gives {names[term]!r} {what}. Check whether the model can be fitted "
+            "to that table: terms may be collinear, or a category may be too rare."
+        )

@@ -1,12 +1,6 @@
-"""What people read about a fill."""
+"""Reports on imputed tables: summaries, an HTML page and diagnostic plots."""
 
 from __future__ import annotations
-
-from mcflow.report.diagnostics import plot_calibration, plot_distributions, plot_overimputation, plot_trace
-from mcflow.report.facts import report_facts
-from mcflow.report.html import check_report, report_html, write_report
-from mcflow.report.sensitivity import plot_sensitivity
-from mcflow.report.summary import summarise
 
 __all__ = [
     "check_report",
@@ -20,3 +14,32 @@ __all__ = [
     "summarise",
     "write_report",
 ]
+
+from typing import TYPE_CHECKING
+
+from mcflow.lazy import lazily
+
+if TYPE_CHECKING:
+    from mcflow.report.calibration import plot_calibration
+    from mcflow.report.distributions import plot_distributions
+    from mcflow.report.facts import report_facts
+    from mcflow.report.html import check_report, report_html, write_report
+    from mcflow.report.overimputation import plot_overimputation
+    from mcflow.report.sensitivity import plot_sensitivity
+    from mcflow.report.summary import summarise
+    from mcflow.report.trace import plot_trace
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    __all__,
+    {
+        "calibration": "plot_calibration",
+        "distributions": "plot_distributions",
+        "facts": "report_facts",
+        "html": "check_report report_html write_report",
+        "overimputation": "plot_overimputation",
+        "sensitivity": "plot_sensitivity",
+        "summary": "summarise",
+        "trace": "plot_trace",
+    },
+)

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else."""
+"""Write a report as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -7,38 +7,37 @@ __all__ = ["check_report", "report_html", "write_report"]
 import base64
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from mcflow.data.files import replacing
 from mcflow.errors import MissingExtraError
+from mcflow.evaluation import wording
+from mcflow.files.atomic import replacing
+from mcflow.installation import install_extra
 from mcflow.report.facts import report_facts
-from mcflow.report.plots import PALETTE
-from mcflow.report.plots_columns import draw_column
-from mcflow.report.plots_lines import MARKS, draw_coverage, draw_errors, draw_line, draw_shares
-from mcflow.report.plots_maps import draw_correlations, draw_patterns, draw_together
-from mcflow.report.sentences import notes, summary
-from mcflow.report.wording import clean, counted, number_text, seconds_text, share_text, signed_text
+from mcflow.report.pictures import MARKERS, MAX_EVALUATED, MAX_LISTED_FIRST, draw_pictures
+from mcflow.report.sentences import notes, summary, verdict
 
 _TEMPLATES = Path(__file__).parent / "templates"
-#: Columns in the first list of holes, and in the table and the picture of an evaluation.
-FIRST_LISTED, MOST_EVALUATED, MOST_DOTTED = 15, 200, 40
+#: Maximum number of columns in the table of an evaluation.
+MAX_EVALUATED_LISTED = 200
 
 
 def check_report() -> None:
-    """Make sure that what a report needs is there, before anything that takes time.
+    """Check that the packages a report needs are installed, before anything that takes time.
 
     Raises
     ------
     MissingExtraError
-        With the line that installs it.
+        If matplotlib or jinja2 is not installed; the message contains the command that installs it.
     """
     try:
         import jinja2  # noqa: F401
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
-            f"A report needs matplotlib and jinja2 ({error.name} is missing): pip install 'mcflow[report]'"
+            f"A report needs matplotlib and jinja2 ({error.name} is missing): {install_extra('report')}"
         ) from error
 
 
@@ -50,36 +49,41 @@ def report_html(
     draws: Any = None,
     evaluation: Mapping[str, Any] | None = None,
     command: str | None = None,
+    source: str | None = None,
+    date: str | None = None,
 ) -> str:
-    """Return a report on a fill as HTML.
+    """Return a report on an imputed table as HTML.
 
     Parameters
     ----------
     imputer : object or None
-        Fitted. None when there is only an evaluation.
+        Fitted imputer; None for a report on an evaluation alone.
     before : array-like or data frame of shape (n_rows, n_columns)
-        The table with holes.
+        The table with missing cells.
     after : array-like or data frame, optional
-        What `transform` made of it. Without it, a sample of the rows is filled to show something.
+        The result of `transform`. Without it, a sample of the rows is filled.
     draws : sequence or iterator of them, optional
-        What `draw` made of it.
+        The result of `draw`.
     evaluation : mapping, optional
-        From `Evaluation.to_dict`.
+        The result of `Evaluation.to_dict`.
     command : str, optional
-        The command line that does it again.
+        The command line that reproduces the result.
+    source : str, optional
+        Name of the file with the table, for the header.
+    date : str, optional
+        Date of the report, for the header.
 
     Returns
     -------
     str
-        One page without anything from elsewhere: style, pictures and the few lines of script are inside. The same
-        imputer and tables give the same text.
+        One page that contains its style sheet, pictures and script. The same imputer and tables give the same text.
 
     Raises
     ------
     DataError
-        When the tables do not belong together.
+        If the tables do not belong together.
     MissingExtraError
-        When matplotlib or jinja2 is not installed.
+        If matplotlib or jinja2 is not installed.
 
     Examples
     --------
@@ -93,49 +97,29 @@ def report_html(
     (True, True)
     """
     check_report()
-    facts = report_facts(imputer, before, after, draws=draws, evaluation=evaluation, command=command)
-    return _render(facts)
+    given = {"draws": draws, "evaluation": evaluation, "command": command, "source": source, "date": date}
+    return _render(report_facts(imputer, before, after, **given))
 
 
-def write_report(
-    path: str | Path,
-    imputer: Any,
-    before: Any,
-    after: Any = None,
-    *,
-    draws: Any = None,
-    evaluation: Mapping[str, Any] | None = None,
-    command: str | None = None,
-) -> None:
-    """Write a report on a fill to one HTML file; whole or not at all.
+def write_report(path: str | Path, imputer: Any, before: Any, after: Any = None, **parts: Any) -> None:
+    """Write a report on an imputed table to one HTML file, atomically.
 
     Parameters
     ----------
     path : path-like
-        The file to make or to replace.
-    imputer : object or None
-        Fitted. None when there is only an evaluation.
-    before : array-like or data frame of shape (n_rows, n_columns)
-        The table with holes.
-    after : array-like or data frame, optional
-        What `transform` made of it. Without it, a sample of the rows is filled to show something.
-    draws : sequence or iterator of them, optional
-        What `draw` made of it.
-    evaluation : mapping, optional
-        From `Evaluation.to_dict`.
-    command : str, optional
-        The command line that does it again.
+        The file to create or replace.
+    imputer, before, after, **parts : object
+        The arguments of `report_html`; the date is today by default.
 
     Raises
     ------
-    DataError
-        When the tables do not belong together.
-    MissingExtraError
-        When matplotlib or jinja2 is not installed.
+    DataError, MissingExtraError
+        As for `report_html`.
     OutputError
-        When the file cannot be written.
+        If the file cannot be written.
     """
-    page = report_html(imputer, before, after, draws=draws, evaluation=evaluation, command=command)
+    parts.setdefault("date", datetime.now().astimezone().date().isoformat())
+    page = report_html(imputer, before, after, **parts)
     with replacing(Path(path)) as temporary:
         temporary.write_bytes(page.encode())
 
@@ -151,70 +135,36 @@ def _render(facts: dict[str, Any]) -> str:
         undefined=StrictUndefined,
     )
     environment.filters |= {
-        "clean": clean,
-        "counted": counted,
-        "number": number_text,
-        "seconds": seconds_text,
-        "signed": signed_text,
-        "share": share_text,
+        "clean": wording.clean,
+        "counted": wording.counted,
+        "number": wording.number_text,
+        "seconds": wording.seconds_text,
+        "signed": wording.signed_text,
+        "share": wording.share_text,
     }
     style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("report.css", "report.js"))
+    pictures = {
+        name: [_raw(svg) for svg in svgs] if isinstance(svgs, list) else _raw(svgs)
+        for name, svgs in draw_pictures(facts).items()
+    }
     return environment.get_template("report.html.j2").render(
         facts=facts,
-        pictures=_pictures(facts),
+        pictures=pictures,
+        verdict=verdict(facts),
         summary=summary(facts),
         notes=notes(facts),
         style=_raw(style),
         script=_raw(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        marks=list(MARKS.values())[: len(PALETTE)],
-        first_listed=FIRST_LISTED,
-        most_evaluated=MOST_EVALUATED,
+        markers=list(MARKERS.values()),
+        max_listed_first=MAX_LISTED_FIRST,
+        max_drawn=MAX_EVALUATED,
+        max_evaluated=MAX_EVALUATED_LISTED,
     )
 
 
 def _raw(text: str) -> Any:
-    """Mark a text as one that is HTML already."""
+    """Mark a text as HTML that needs no escaping."""
     from markupsafe import Markup
 
-    return Markup(text)  # noqa: S704 - the package's own files, and pictures whose words are escaped
-
-
-def _pictures(facts: dict[str, Any]) -> dict[str, Any]:
-    """Draw everything."""
-    missing, pairs = facts["missing"], facts["pairs"]
-    found: dict[str, Any] = {"columns": [draw_column(c, f"c{k}") for k, c in enumerate(facts["columns"]["drawn"])]}
-    if missing["patterns"]["columns"]:
-        found["patterns"] = draw_patterns(missing["patterns"], missing["rows"], "patterns")
-    if missing["together"]["columns"]:
-        found["together"] = draw_together(missing["together"], "together")
-    if missing["n_columns"] > FIRST_LISTED and missing["missing"]:
-        found["shares"] = draw_shares(missing["by_share"], "shares")
-    if pairs is not None:
-        found["correlations"] = draw_correlations(pairs, "correlations")
-    if facts["calibration"] is not None:
-        found["coverage"] = draw_coverage(facts["calibration"], "coverage")
-    found |= _training_pictures(facts["training"]) | _evaluation_picture(facts["evaluation"])
-    return {name: [_raw(svg) for svg in svgs] if isinstance(svgs, list) else _raw(svgs) for name, svgs in found.items()}
-
-
-def _training_pictures(facts: dict[str, Any] | None) -> dict[str, str]:
-    if facts is None or not facts["epochs"]:
-        return {}
-    found = {}
-    lines = {"latent": ("latent_loss", "Loss of the network H")}
-    if facts["has_flow_loss"]:
-        lines["flow"] = ("flow_loss", "Loss of the flow G")
-    for name, (key, words) in lines.items():
-        points = list(zip(facts["epochs"], facts[key], strict=True))
-        found[name] = draw_line(points, facts["stage_starts"], name, words)
-    if facts["held"]:
-        found["held"] = draw_line(facts["held"], [], "held", "Mean squared error on held-out cells")
-    return found
-
-
-def _evaluation_picture(facts: Mapping[str, Any] | None) -> dict[str, str]:
-    columns = [c for c in facts["per_column"] if c["hidden"]][:MOST_DOTTED] if facts else []
-    if not facts or not columns:
-        return {}
-    return {"errors": draw_errors(columns, [method["name"] for method in facts["methods"]], "errors")}
+    return Markup(text)  # noqa: S704 - files of the package, and pictures whose texts are escaped

@@ -1,4 +1,4 @@
-"""The picture of a sensitivity analysis: what a term becomes when filled cells are moved."""
+"""Plot a sensitivity analysis: the estimate of a term against the delta adjustment of filled cells."""
 
 from __future__ import annotations
 
@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcflow.report.diagnostics_canvas import (
-    COVERED,
-    INK,
-    MISSED,
-    add_legend,
-    check_matplotlib,
-    panel_grid,
-    percent,
-    shorten,
-)
+from mcflow.evaluation.wording import percent_text
+from mcflow.report import canvas
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,29 +18,30 @@ if TYPE_CHECKING:
 
 
 def plot_sensitivity(result: Sensitivity, term: str, alpha: float | None = None) -> Figure:
-    """Draw a term of an analysis against what the filled cells of a column are moved by.
+    """Plot the estimate of a term against the delta by which the filled cells of a column are adjusted.
 
     Parameters
     ----------
     result : Sensitivity
-        With an analysis.
+        A sensitivity analysis with pooled results.
     term : str
-        Of the analysis.
+        Name of a term of the analysis.
     alpha : float, optional
-        For the tipping point; by default 1 less the level of the intervals, so that it is where the band meets 0.
+        Significance level of the tipping point; by default 1 minus the level of the intervals, so that the tipping
+        point is where the interval reaches 0.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The estimate with its interval as a band, a line at 0, and the tipping points, where there are any, as broken
-        lines. The title says the same in words.
+        The estimate with its interval as a band, a line at 0, and dashed lines at the tipping points, if any. The
+        title states the result in words.
 
     Raises
     ------
     ParameterError
-        When nothing was analysed, or there is no such term.
+        If nothing was analysed, or there is no such term.
     MissingExtraError
-        When matplotlib is not installed.
+        If matplotlib is not installed.
 
     Examples
     --------
@@ -59,27 +52,20 @@ def plot_sensitivity(result: Sensitivity, term: str, alpha: float | None = None)
     >>> [line.get_label() for line in figure.axes[0].lines]
     ['zero', 'estimate', 'tipping point']
     """
-    check_matplotlib()
+    canvas.check_matplotlib()
     point = result.tipping_point(term, 1 - result.level if alpha is None else alpha)
-    figure, (axes,) = panel_grid(1, point.words, side=2.6)
+    figure, (axes,) = canvas.panel_grid(1, point.words, side=2.6)
     pooled = [result.results[delta] for delta in result.deltas]
     place = pooled[0].names.index(term)
     estimates = [one.estimate[place] for one in pooled]
     low, high = np.array([one.interval[place] for one in pooled]).T
-    axes.axhline(0, color=INK, lw=0.8, label="zero")
-    band = axes.fill_between(result.deltas, low, high, color=COVERED, alpha=0.25, lw=0)
-    band.set_label(f"interval of {percent(result.level)}")
-    (line,) = axes.plot(result.deltas, estimates, color=COVERED, lw=1.5, marker="o", ms=3, label="estimate")
-    handles = [line, band, *_mark(axes, point.below, point.above)]
-    axes.set_xlabel(f"delta: what filled cells of {shorten(result.column)} are moved by", fontsize=8)
-    axes.set_ylabel(shorten(term), fontsize=8)
-    add_legend(figure, handles)
+    axes.axhline(0, color=canvas.INK, lw=0.8, label="zero")
+    band = axes.fill_between(result.deltas, low, high, color=canvas.BLUE, alpha=0.25, lw=0)
+    band.set_label(f"{percent_text(result.level)} interval")
+    (line,) = axes.plot(result.deltas, estimates, color=canvas.BLUE, lw=1.5, marker="o", ms=3, label="estimate")
+    style: dict[str, Any] = {"color": canvas.ORANGE, "lw": 1.2, "ls": "--", "label": "tipping point"}
+    tips = [axes.axvline(delta, **style) for delta in (point.below, point.above) if delta is not None]
+    axes.set_xlabel(f"delta adjustment of the filled cells of {canvas.shorten(result.column)}", fontsize=8)
+    axes.set_ylabel(canvas.shorten(term), fontsize=8)
+    canvas.add_legend(figure, [line, band, *tips[:1]])
     return figure
-
-
-def _mark(axes: Any, *deltas: float | None) -> list[Any]:
-    """Draw tipping points and return what stands for all of them in the legend."""
-    lines = [axes.axvline(delta, color=MISSED, lw=1.2, ls="--") for delta in deltas if delta is not None]
-    for line in lines:
-        line.set_label("tipping point")
-    return lines[:1]

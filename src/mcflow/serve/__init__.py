@@ -1,20 +1,15 @@
-"""The page and the HTTP interface: `mcflow serve`."""
+"""Web page and HTTP API: `mcflow serve`."""
 
 from __future__ import annotations
 
 __all__ = ["check_serve"]
 
 from mcflow.errors import MissingExtraError
+from mcflow.installation import install_extra
 
 
 def check_serve() -> None:
-    """Make sure that the libraries of the server are there.
-
-    Raises
-    ------
-    MissingExtraError
-        With the line that installs them.
-    """
+    """Raise `MissingExtraError` if a library of the server is not installed."""
     try:
         import fastapi  # noqa: F401
         import jinja2  # noqa: F401
@@ -22,4 +17,4 @@ def check_serve() -> None:
         import python_multipart  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError(f"The server needs {error.name}: pip install 'mcflow[serve]'") from error
+        raise MissingExtraError(f"The server needs {error.name}: {install_extra('serve')}") from error

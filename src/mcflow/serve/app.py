@@ -1,4 +1,4 @@
-"""The server: its routes, its guard, and the way it starts and stops."""
+"""Application of the server: routes, error responses, start and stop."""
 
 from __future__ import annotations
 
@@ -19,47 +19,33 @@ from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 import mcflow
-from mcflow.data.locks import holding
 from mcflow.errors import DataError, McflowError, OutputError, ParameterError
+from mcflow.files.atomic import holding
 from mcflow.serve import routes_models, routes_results, routes_server
-from mcflow.serve.answers import Failure
-from mcflow.serve.guard import Guard, is_loopback
+from mcflow.serve.connections import TimedProtocol
+from mcflow.serve.dependencies import ServerState
+from mcflow.serve.guard import RETRY_SECONDS, Guard, is_loopback
+from mcflow.serve.jobs import JobStore
 from mcflow.serve.limits import Limits
-from mcflow.serve.runner import QueueFullError, Runner
-from mcflow.serve.store import JobStore
-from mcflow.serve.surroundings import Surroundings
+from mcflow.serve.runner import QueueFullError, QuotaError, Runner
+from mcflow.serve.schemas import Failure
 
-#: Characters that a token has at least.
-_SHORTEST_TOKEN = 16
-#: Seconds after which somebody whose job finds no room may try again.
-_TRY_AGAIN = "60"
-#: The status of an answer for each class of errors; the first that fits decides.
-_STATUSES: dict[type[McflowError], int] = {QueueFullError: 503, DataError: 422, ParameterError: 422, OutputError: 507}
+#: Minimum number of characters of a token.
+_MIN_TOKEN = 16
+#: Status code of each class of errors; the first class that matches is used.
+_STATUSES: dict[type[McflowError], int] = {
+    QueueFullError: 429,
+    QuotaError: 507,
+    DataError: 422,
+    ParameterError: 422,
+    OutputError: 507,
+}
 
 _log = logging.getLogger("mcflow.serve")
 
 
 def create_app(folder: Path, limits: Limits | None = None, token: str = "") -> FastAPI:
-    """Make the application.
-
-    Parameters
-    ----------
-    folder : Path
-        Where jobs are kept.
-    limits : Limits, optional
-        What it allows.
-    token : str, default=""
-        What clients have to know; empty for none.
-
-    Returns
-    -------
-    FastAPI
-        Its jobs run while its lifespan does.
-
-    Raises
-    ------
-    ParameterError
-        When the token is short enough to be guessed.
+    """Create the application, whose jobs are stored in a folder and run during its lifespan.
 
     Examples
     --------
@@ -68,18 +54,18 @@ def create_app(folder: Path, limits: Limits | None = None, token: str = "") -> F
     ...     sorted(create_app(Path(folder)).openapi()["paths"])[:3]
     ['/about', '/health', '/metrics']
     """
-    if token and len(token) < _SHORTEST_TOKEN:
+    if token and len(token) < _MIN_TOKEN:
         raise ParameterError(
-            f"The token has {len(token)} characters, and needs {_SHORTEST_TOKEN}. Make one with "
+            f"The token has {len(token)} characters, but needs {_MIN_TOKEN}. Create one with "
             "python -c 'import secrets; print(secrets.token_urlsafe(24))'."
         )
     allowed = limits or Limits()
     app = FastAPI(
         title="mcflow",
         version=mcflow.__version__,
-        summary="Fill the holes of tables.",
-        description="Send a file, watch the fit, and fetch the filled file, its draws and its model.",
-        docs_url=None,  # they load their scripts from other hosts
+        summary="Fill missing values in tables.",
+        description="Upload a file, follow the fit, and download the filled file, draws and the model.",
+        docs_url=None,  # its scripts come from other hosts
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name.strip("_"),
         lifespan=_lifespan(folder, allowed, token),
@@ -90,7 +76,7 @@ def create_app(folder: Path, limits: Limits | None = None, token: str = "") -> F
     statuses: Counter[int] = Counter()
     app.state.statuses = statuses
     app.add_middleware(Guard, token=token, max_upload=allowed.max_upload, statuses=statuses)
-    _answer_errors(app)
+    _handle_errors(app)
     _describe_errors(app)
     return app
 
@@ -100,7 +86,7 @@ def _lifespan(folder: Path, limits: Limits, token: str) -> Callable[[FastAPI], A
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         store = JobStore(folder)
         runner = Runner(store, limits)
-        app.state.surroundings = Surroundings(store, runner, limits, token, app.state.statuses)
+        app.state.server = ServerState(store, runner, limits, token, app.state.statuses)
         runner.start()
         try:
             yield
@@ -110,36 +96,36 @@ def _lifespan(folder: Path, limits: Limits, token: str) -> Callable[[FastAPI], A
     return lifespan
 
 
-def _answer_errors(app: FastAPI) -> None:
-    """Let all errors have one form."""
+def _handle_errors(app: FastAPI) -> None:
+    """Give all error responses one format."""
 
     @app.exception_handler(McflowError)
     async def on_error(_: Request, error: McflowError) -> JSONResponse:
         status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 422)
-        headers = {"Retry-After": _TRY_AGAIN} if status == 503 else None
+        headers = {"Retry-After": RETRY_SECONDS} if status in (429, 507) else None
         return JSONResponse({"detail": str(error)}, status, headers)
 
     @app.exception_handler(RequestValidationError)
-    async def on_wrong_request(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def on_invalid_request(_: Request, error: RequestValidationError) -> JSONResponse:
         lines = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]
         return JSONResponse({"detail": "; ".join(lines)[:2000] or "The request cannot be read."}, 422)
 
     @app.exception_handler(Exception)
-    async def on_surprise(_: Request, error: Exception) -> JSONResponse:
+    async def on_unexpected_error(_: Request, error: Exception) -> JSONResponse:
         _log.error("A request failed.", exc_info=error)
-        return JSONResponse({"detail": "The server stumbled over this request; its log says more."}, 500)
+        return JSONResponse({"detail": "Internal server error. See the log of the server."}, 500)
 
 
 def _describe_errors(app: FastAPI) -> None:
-    """Say in the description of the interface that errors are JSON, also where the answer is a file."""
-    plain = app.openapi()
-    plain["components"]["schemas"]["Failure"] = Failure.model_json_schema()
+    """Declare error responses as JSON in the OpenAPI description, also for routes that return files."""
+    description = app.openapi()
+    description["components"]["schemas"]["Failure"] = Failure.model_json_schema()
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
-    for methods in plain["paths"].values():
+    for methods in description["paths"].values():
         for operation in methods.values():
-            for status, answer in operation["responses"].items():
+            for status, response in operation["responses"].items():
                 if int(status) >= 400:
-                    answer["content"] = error
+                    response["content"] = error
 
 
 def run_server(
@@ -151,48 +137,31 @@ def run_server(
     token: str,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until the process is told to stop.
-
-    Parameters
-    ----------
-    folder : Path
-        Where jobs are kept.
-    host : str
-        Address to listen on. Others than this machine's own need a token.
-    port : int
-        Port; 0 takes a free one.
-    limits : Limits
-        What it allows.
-    token : str
-        What clients have to know; empty for none.
-    on_ready : callable, optional
-        Called with the address once the server answers.
-
-    Raises
-    ------
-    OutputError
-        When the address is taken, or another server uses the folder.
-    ParameterError
-        When the address needs a token.
-    """
+    """Run the server until the process is stopped."""
     if not token and not is_loopback(host):
         raise ParameterError(
-            f"--host {host} lets other machines in, and whoever reaches the server could read all files and fill the "
-            "disk. Set a token with --token or MCFLOW_TOKEN, or stay with --host 127.0.0.1."
+            f"--host {host} is reachable from other machines, which could read all files and fill the disk. Set a "
+            "token with --token or MCFLOW_TOKEN, or use --host 127.0.0.1."
         )
     app = create_app(folder, limits, token)
     JobStore(folder)
     listener = _listener(host, port)
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=3, server_header=False, ws="none"
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        server_header=False,
+        ws="none",
+        http=TimedProtocol,
     )
     with holding(folder / ".lock", str(folder)), contextlib.closing(listener):
         _Announcing(config, url, on_ready).run(sockets=[listener])
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Open the address before anything else is done."""
+    """Bind the address before any other work."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -206,14 +175,14 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 class _Announcing(uvicorn.Server):
-    """A server that says when it answers."""
+    """Server that reports when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, url: str, on_ready: Callable[[str], None] | None) -> None:
         super().__init__(config)
         self._url, self._on_ready = url, on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and say so."""
+        """Start to accept requests, and call `on_ready`."""
         await super().startup(sockets=sockets)
         if self.started and self._on_ready is not None:
             self._on_ready(self._url)

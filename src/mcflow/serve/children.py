@@ -1,8 +1,8 @@
-"""Processes that do the work of jobs: started in their own group, watched, and ended with all they started."""
+"""Child processes of jobs: started in their own group, limited in time and memory, and stopped as a group."""
 
 from __future__ import annotations
 
-__all__ = ["Child", "Ending", "end_leftover", "memory_of"]
+__all__ = ["Child", "Ending", "kill_leftover", "memory_of"]
 
 import asyncio
 import contextlib
@@ -18,143 +18,112 @@ from typing import Any
 
 from mcflow.serve.limits import Limits, size_in_words
 
-#: Seconds from one look at a process to the next.
-_LOOK_EVERY = 0.5
-#: Seconds that a process has to end by itself.
-_GRACE = 5.0
-#: Characters of a line that are kept.
-_LONGEST_LINE = 100_000
-_SECRETS = ("MCFLOW_TOKEN",)
+#: Seconds between two checks of time and memory.
+_CHECK_SECONDS = 0.05
+#: Address space that a process reserves beyond its memory, for libraries and the stacks of threads.
+_RESERVED = 4 * 2**30
+#: Words of processes that got no memory.
+_NO_MEMORY = ("MemoryError", "bad_alloc", "can't allocate memory", "Cannot allocate memory", "malloc of size")
+_LAUNCHER = Path(__file__).with_name("launcher.py")
+#: Seconds between the signal to terminate and the signal to kill.
+_GRACE_SECONDS = 5.0
+#: Maximum number of characters of a line.
+_MAX_LINE = 100_000
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a process ended.
+    """Result of a process."""
 
-    Parameters
-    ----------
-    code : int
-        Its exit code; below 0 the signal that ended it.
-    message : str
-        What went wrong, in words; empty when nothing did.
-    peak : int
-        Bytes of memory that it held at most.
-    """
-
-    code: int
-    message: str
-    peak: int = 0
+    code: int  # exit code; the negative number of the signal if one ended it
+    message: str  # error message; empty if it succeeded
+    peak: int = 0  # peak memory in bytes
 
 
 @dataclass
 class Child:
-    """A process at work.
-
-    Parameters
-    ----------
-    command : sequence of str
-        What to run.
-    folder : Path
-        Where to run it.
-    limits : Limits
-        Its time and memory.
-    on_event : callable, optional
-        Called with each JSON object that it writes to standard error.
-    """
+    """Running process."""
 
     command: Sequence[str]
-    folder: Path
-    limits: Limits
-    on_event: Callable[[dict[str, Any]], None] | None = None
+    folder: Path  # working directory
+    limits: Limits  # limits of time and memory
+    on_event: Callable[[dict[str, Any]], None] | None = None  # called with each JSON object on standard error
     _process: asyncio.subprocess.Process | None = None
-    _why: str = ""
+    _reason: str = ""  # why the server has stopped it
     _peak: int = 0
     _lines: list[str] = field(default_factory=list)
 
     async def run(self, on_start: Callable[[dict[str, int]], None] | None = None) -> Ending:
-        """Run it to its end.
-
-        Parameters
-        ----------
-        on_start : callable, optional
-            Called with what `end_leftover` needs, once the process is there.
-
-        Returns
-        -------
-        Ending
-        """
+        """Run the process and return its result."""
         self._process = await asyncio.create_subprocess_exec(
-            *self.command,
+            *_launched(self.command, self.limits.max_memory),
             cwd=self.folder,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
-            env={key: value for key, value in os.environ.items() if key not in _SECRETS},
+            env={key: value for key, value in os.environ.items() if key != "MCFLOW_TOKEN"},
             start_new_session=True,
         )
         if on_start is not None:
             on_start({"pid": self._process.pid, "ticks": _ticks(self._process.pid)})
-        watch = asyncio.create_task(self._watch())
+        watch = asyncio.create_task(self._enforce_limits())
         try:
-            await self._listen()
+            await self._read_stderr()
             code = await self._process.wait()
         except asyncio.CancelledError:
-            await self.end("The server is being stopped.")
+            await self.stop("The server is stopping.")
             raise
         finally:
             watch.cancel()
-        _signal(self._process.pid, kill=True)  # what it may have left behind
+        _signal(self._process.pid, kill=True)  # processes that it may have left behind
         return Ending(code, self._message(code), self._peak)
 
-    async def end(self, why: str) -> None:
-        """End it and all that it started.
-
-        Parameters
-        ----------
-        why : str
-            The reason, which becomes the message of its ending.
-        """
+    async def stop(self, reason: str) -> None:
+        """Stop the process and all processes that it has started."""
         process = self._process
-        self._why = self._why or why
+        self._reason = self._reason or reason
         if process is None or process.returncode is not None:
             return
         _signal(process.pid)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(process.wait()), _GRACE)
+            await asyncio.wait_for(asyncio.shield(process.wait()), _GRACE_SECONDS)
         _signal(process.pid, kill=True)
 
-    async def _watch(self) -> None:
-        """End it when it takes too long or too much."""
+    async def _enforce_limits(self) -> None:
+        """Stop the process if it exceeds the limits of time or memory."""
         assert self._process is not None
         start = time.monotonic()
         while True:
             held = memory_of(self._process.pid)
             self._peak = max(self._peak, held)
             if held > self.limits.max_memory:
-                await self.end(
-                    f"This needs more memory than the server allows ({size_in_words(self.limits.max_memory)}). "
-                    "Send fewer rows or columns."
-                )
+                _signal(self._process.pid, kill=True)  # it may take gigabytes more before it hears a polite request
+                await self.stop(self._too_much_memory())
             if time.monotonic() - start > self.limits.max_time:
-                await self.end(
-                    f"This took longer than the server allows ({self.limits.max_time:g} seconds). Start it again with "
-                    "a shorter time for the fit, or with fewer rows."
+                await self.stop(
+                    f"The job took longer than the server allows ({self.limits.max_time:g} seconds). Start it again "
+                    "with a time limit for the fit, or with fewer rows."
                 )
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_CHECK_SECONDS)
 
-    async def _listen(self) -> None:
-        """Read standard error to its end, line by line."""
+    def _too_much_memory(self) -> str:
+        most = size_in_words(self.limits.max_memory)
+        return f"The job needs more memory than the server allows ({most}). Send fewer rows or columns."
+
+    async def _read_stderr(self) -> None:
+        """Read standard error line by line until it is closed."""
         assert self._process is not None
         assert self._process.stderr is not None
         rest = b""
         while chunk := await self._process.stderr.read(65536):
             *lines, rest = (rest + chunk).split(b"\n")
-            rest = rest[-_LONGEST_LINE:]
+            rest = rest[-_MAX_LINE:]
             for line in lines:
-                self._hear(line.decode("utf-8", "replace").strip())
-        self._hear(rest.decode("utf-8", "replace").strip())
+                self._handle(line.decode("utf-8", "replace").strip())
+        self._handle(rest.decode("utf-8", "replace").strip())
 
-    def _hear(self, line: str) -> None:
+    def _handle(self, line: str) -> None:
+        """Pass on an event, or keep a line for the error message."""
         event = _as_event(line)
         if event is None:
             self._lines = [*self._lines[-30:], line] if line else self._lines
@@ -162,18 +131,29 @@ class Child:
             self.on_event(event)
 
     def _message(self, code: int) -> str:
-        """Say what went wrong: our own reason, else the last line of the command's own words."""
-        if self._why or not code:
-            return self._why
+        """Return the error message: the reason of the server, else the last error line of the command."""
+        if self._reason or not code:
+            return self._reason
         own = [line.removeprefix("mcflow: ") for line in self._lines if line.startswith("mcflow: ")]
         if own:
             return own[-1]
         if code == -signal.SIGSEGV:
-            return "The file made the reader stumble. It is probably damaged."
+            return "The file could not be read. It is probably damaged."
         if code < 0:
-            return "The system ended the work, most likely for want of memory. Send fewer rows or columns."
+            return "The system stopped the job, most likely because memory ran out. Send fewer rows or columns."
         last = self._lines[-1] if self._lines else "no reason was given"
-        return f"The work ended without a result (code {code}: {last[:300]})."
+        if any(word in last for word in _NO_MEMORY):
+            return self._too_much_memory()
+        return f"The job ended without a result (code {code}: {last[:300]})."
+
+
+def _launched(command: Sequence[str], max_memory: int) -> list[str]:
+    """Return the command that starts another one so that it ends with this process and has limited memory."""
+    if os.name != "posix":
+        return list(command)
+    on_cpu = sys.platform.startswith("linux") and not Path("/dev/nvidiactl").exists()  # CUDA maps all memory there is
+    limit = max_memory + _RESERVED if on_cpu else 0
+    return [sys.executable, "-S", "-E", str(_LAUNCHER), str(os.getpid()), str(limit), *command]
 
 
 def _as_event(line: str) -> dict[str, Any] | None:
@@ -187,17 +167,7 @@ def _as_event(line: str) -> dict[str, Any] | None:
 
 
 def memory_of(pid: int) -> int:
-    """Return the bytes of memory that a process holds, 0 where the system does not say.
-
-    Parameters
-    ----------
-    pid : int
-        Of the process.
-
-    Returns
-    -------
-    int
-    """
+    """Return the memory of a process in bytes; 0 if the system does not report it."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -206,7 +176,7 @@ def memory_of(pid: int) -> int:
 
 
 def _ticks(pid: int) -> int:
-    """Return when a process was started, in the system's ticks; it tells two processes with one number apart."""
+    """Return the start time of a process in ticks, which distinguishes processes that reuse a pid."""
     try:
         line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return int(line.rpartition(")")[2].split()[19])
@@ -214,14 +184,8 @@ def _ticks(pid: int) -> int:
         return 0
 
 
-def end_leftover(child: dict[str, int]) -> None:
-    """End a process that outlived the server that started it.
-
-    Parameters
-    ----------
-    child : dict
-        As `Child.run` gave it. Nothing happens when the number belongs to another process by now.
-    """
+def kill_leftover(child: dict[str, int]) -> None:
+    """Kill a process that outlived the server that started it."""
     pid, ticks = child.get("pid", 0), child.get("ticks", 0)
     if pid and ticks and _ticks(pid) == ticks:
         _signal(pid, kill=True)
@@ -236,6 +200,6 @@ if sys.platform == "win32":
 else:
 
     def _signal(pid: int, *, kill: bool = False) -> None:
-        """Tell a process and all of its group to end."""
+        """Terminate or kill the group of a process."""
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL if kill else signal.SIGTERM)

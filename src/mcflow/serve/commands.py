@@ -1,46 +1,43 @@
-"""The command lines that do the work of jobs; the same that anybody can give by hand."""
+"""Command lines of jobs: `mcflow` as a user would call it, and the programs of the server."""
 
 from __future__ import annotations
 
 __all__ = [
     "bounds_command",
     "check_names",
+    "check_schema_text",
     "draws_command",
     "fill_command",
     "fit_command",
+    "inspect_command",
     "intervals_command",
-    "look_command",
+    "run_program",
+    "save_schema_text",
     "texts_command",
 ]
 
 import json
 import sys
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from mcflow.errors import ParameterError, did_you_mean
+from mcflow.columns.schema import MissingValues
+from mcflow.columns.schema_file import read_schema
+from mcflow.errors import DataError, McflowError, ParameterError, did_you_mean
+from mcflow.files.atomic import replacing
 from mcflow.serve.jobs import INTERVAL_LEVEL, Job
 from mcflow.serve.limits import Limits
 
 _MCFLOW = (sys.executable, "-m", "mcflow")
+#: Name of the schema file of a job.
+SCHEMA_FILE = "columns.toml"
 
 
 def fit_command(job: Job) -> list[str]:
     """Return the command that fits on a file and fills it.
 
-    Parameters
-    ----------
-    job : Job
-        Its options decide the flags.
-
-    Returns
-    -------
-    list of str
-        `mcflow impute`, to be run in the job's folder.
-
-    Notes
-    -----
-    A time for the fit is given only when the client chose one: the clock would make the answer another one each time.
+    A time limit is passed on only if the client has set one, since it makes the result depend on the clock.
 
     Examples
     --------
@@ -55,27 +52,50 @@ def fit_command(job: Job) -> list[str]:
     given = [option for option in ("preset", "max_time", "max_epochs") if chosen.get(option) is not None]
     flags += [f"--{option.replace('_', '-')}={chosen[option]}" for option in given]
     columns = [*_pairs("kind", chosen.get("kinds")), *_pairs("role", chosen.get("roles"))]
-    return [*_MCFLOW, "impute", job.upload.name, *outputs, *flags, *columns]
+    columns += ["--schema", SCHEMA_FILE] if chosen.get("columns_file") else []
+    reading = [*(f"--na={text}" for text in chosen.get("na") or ()), *_skip_rows(job)]
+    return [*_MCFLOW, "impute", job.upload.name, *outputs, *flags, *columns, *reading]
+
+
+def _skip_rows(job: Job) -> list[str]:
+    lines = job.options.get("skip_rows")
+    return [f"--skip-rows={lines}"] if lines else []
+
+
+def check_schema_text(text: str) -> None:
+    """Raise `ParameterError` or `DataError` if a text is given that is not a schema file."""
+    if not text:
+        return
+    try:
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise DataError(f"columns_file is not a schema: {error}. Write one with `mcflow schema`.") from error
+    read_schema(content)
+
+
+def save_schema_text(job: Job) -> None:
+    """Write the schema file of a job, for its command."""
+    if job.options.get("columns_file"):
+        with replacing(job.folder / SCHEMA_FILE) as temporary:
+            temporary.write_text(job.options["columns_file"], encoding="utf-8")
 
 
 def check_names(options: Mapping[str, Any], content: Mapping[str, Any]) -> None:
-    """Raise `ParameterError` when choices name a column that a file does not have, or that no flag can name.
-
-    Parameters
-    ----------
-    options : mapping
-        With "kinds" and "roles".
-    content : mapping
-        What was found in the file.
-    """
+    """Raise `ParameterError` if options name a column that the file does not have or that no flag can name."""
     names = [column["name"] for column in content["columns"]]
-    for wish in ("kinds", "roles"):
-        for name in options.get(wish) or {}:
+    MissingValues.parse(options.get("na") or ()).check(names)
+    for option in ("kinds", "roles"):
+        for name in options.get(option) or {}:
             if name not in names:
                 hint = did_you_mean(name, names)
-                raise ParameterError(f"{wish} names the column {name[:80]!r}, which the file does not have.{hint}")
+                raise ParameterError(f"{option} names the column {name[:80]!r}, which the file does not have.{hint}")
+            kinds = next((c.get("kinds") for c in content["columns"] if c["name"] == name), None)
+            if option == "kinds" and kinds and options["kinds"][name] not in kinds:
+                raise ParameterError(
+                    f"The column {name[:80]!r} cannot be of kind {options['kinds'][name]}. Choose {', '.join(kinds)}."
+                )
             if not name or "\0" in name:
-                raise ParameterError(f"{wish} names the column {name!r}, which needs a name first. Rename it.")
+                raise ParameterError(f"{option} names the column {name!r}, which needs a name. Rename it in the file.")
 
 
 def _pairs(flag: str, given: Mapping[str, str] | None) -> list[str]:
@@ -83,41 +103,52 @@ def _pairs(flag: str, given: Mapping[str, str] | None) -> list[str]:
 
 
 def intervals_command(job: Job) -> list[str]:
-    """Return the command that puts intervals around the filled cells of a job's file."""
-    level = ["--interval", str(INTERVAL_LEVEL)]
-    return [*_MCFLOW, "impute", job.upload.name, "--model", "model.mcflow", *level, "--output", "cells.parquet", "-q"]
+    """Return the command that computes the intervals of the filled cells."""
+    flags = ["--interval", str(INTERVAL_LEVEL), *_skip_rows(job), "--quiet"]
+    return [*_MCFLOW, "impute", job.upload.name, "--model", "model.mcflow", *flags, "--output", "cells.parquet"]
 
 
 def fill_command(job: Job) -> list[str]:
-    """Return the command that fills another file by the model of a job."""
+    """Return the command that fills another file with the model of a job."""
     model = "../../model.mcflow"
-    flags = ["--unseen", str(job.options.get("unseen", "error")), "--quiet"]
+    flags = ["--unseen", str(job.options.get("unseen", "missing")), *_skip_rows(job), "--quiet"]
     return [*_MCFLOW, "impute", job.upload.name, "--model", model, "--output", job.output.name, *flags]
 
 
 def draws_command(job: Job) -> list[str]:
-    """Return the command that draws the file of a model several times, all draws below each other."""
+    """Return the command that writes draws of the file of a model in long format."""
     source, model = f"../../upload{job.ending}", "../../model.mcflow"
     flags = ["--draws", str(job.options["m"]), "--long", "--seed", str(job.options.get("seed", 0)), "--quiet"]
+    flags += _skip_rows(job)
     return [*_MCFLOW, "impute", source, "--model", model, "--output", job.output.name, *flags]
 
 
-def look_command(job: Job, limits: Limits) -> list[str]:
-    """Return the command that reads a file and says what its columns are."""
+def inspect_command(job: Job, limits: Limits) -> list[str]:
+    """Return the command that reads a file and describes its columns."""
     most = {name: getattr(limits, name) for name in ("max_rows", "max_columns", "max_cells")}
-    return _own("look", job, max_bytes=limits.max_upload, **most)
+    return _program("inspect_upload", job, max_bytes=limits.max_upload, **most)
 
 
 def texts_command(job: Job) -> list[str]:
-    """Return the command that makes the filled cells ready to be looked at."""
-    return _own("view", job, what="texts")
+    """Return the command that prepares the filled cells for display."""
+    return _program("preview", job, what="texts")
 
 
 def bounds_command(job: Job) -> list[str]:
-    """Return the command that makes the intervals ready to be looked at."""
-    return _own("view", job, what="bounds")
+    """Return the command that prepares the intervals for display."""
+    return _program("preview", job, what="bounds")
 
 
-def _own(module: str, job: Job, **wishes: Any) -> list[str]:
-    said = {"upload": job.upload.name, "output": job.output.name, **wishes}
-    return [sys.executable, "-m", f"mcflow.serve.{module}", json.dumps(said)]
+def _program(module: str, job: Job, **arguments: Any) -> list[str]:
+    reading = {name: job.options[name] for name in ("na", "skip_rows", "kinds") if job.options.get(name)}
+    given = {"upload": job.upload.name, "output": job.output.name, **reading, **arguments}
+    return [sys.executable, "-m", f"mcflow.serve.{module}", json.dumps(given)]
+
+
+def run_program(main: Callable[[dict[str, Any]], None]) -> None:
+    """Run a program of the server with its JSON arguments, and print an error as one line."""
+    try:
+        main(json.loads(sys.argv[1]))
+    except (McflowError, OSError) as error:
+        print(f"mcflow: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(3)

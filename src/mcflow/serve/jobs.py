@@ -1,104 +1,96 @@
-"""A job: one folder on disk with what was sent, what became of it, and how it stands."""
+"""Jobs of the server: the state and the files of each in a folder, and the store of all jobs."""
 
 from __future__ import annotations
 
-__all__ = ["ENDED", "INTERVAL_LEVEL", "Job"]
+__all__ = ["ENDED", "INTERRUPTED", "INTERVAL_LEVEL", "Job", "JobStore"]
 
 import json
+import math
+import os
 import secrets
+import shutil
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcflow.data.files import replacing
+from mcflow.errors import OutputError
+from mcflow.files.atomic import replacing
+from mcflow.serve.children import kill_leftover
+from mcflow.serve.events import EventLog
 
-#: States after which nothing happens by itself. The others: checking, ready, queued, running.
+#: States in which a job neither waits nor runs. The others: checking, ready, queued, running.
 ENDED = ("done", "failed", "cancelled", "interrupted")
-#: The share of the cells that the intervals of the page are to hold.
+#: Level of the intervals on the page.
 INTERVAL_LEVEL = 0.9
+#: Message of a job that ran when the server stopped.
+INTERRUPTED = "The server was stopped while this job was running. Start the job again to resume it."
+#: Prefix of the folders of deleted jobs.
+_DELETED = ".deleted-"
+#: Seconds for which the measured size of all files is used.
+_MEASURE_SECONDS = 5.0
 
 
 @dataclass
 class Job:
-    """A file that was sent and what is done with it.
+    """Uploaded file and what is done with it."""
 
-    Parameters
-    ----------
-    folder : Path
-        Where all its files are.
-    kind : str
-        "fit": fit on the file and fill it; "impute": fill it by a model; "draws": draw a model's own file.
-    filename : str
-        As the client called it.
-    ending : str
-        Of the file, one of `mcflow.data.tables.FORMATS`.
-    size : int
-        Bytes of the file.
-    model : str
-        For "impute" and "draws", the job that made the model.
-    options : dict
-        What the client chose.
-    state : str
-        "checking": the file is being read; "ready": it was read and waits for a start; "queued"; "running"; or one of
-        `ENDED`.
-    message : str
-        Why it failed or was ended, in words.
-    table, intervals : str
-        Whether the filled cells, and their intervals, can be looked at: "", "building", "ready" or why not.
-    created, started, ended : float
-        Seconds since 1970; 0 for not yet.
-    child : dict
-        The process that works on it: "pid" and "ticks", the time of its start.
-    peak_memory : int
-        Bytes that its processes held at most.
-    """
-
-    folder: Path
+    folder: Path  # folder of all its files
+    # "fit": fit on the file and fill it; "impute": fill it with a model; "draws": draw the file of a model
     kind: str = "fit"
-    filename: str = ""
-    ending: str = ".csv"
-    size: int = 0
-    model: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
+    filename: str = ""  # file name on the client
+    ending: str = ".csv"  # extension of the file, one of `mcflow.files.tables.FORMATS`
+    size: int = 0  # size of the file in bytes
+    model: str = ""  # for "impute" and "draws", the id of the job of the model
+    options: dict[str, Any] = field(default_factory=dict)  # options that the client has set
+    # "checking": the file is being read; "ready": it was read and can be started; "queued", "running" or one of `ENDED`
     state: str = "checking"
-    message: str = ""
-    table: str = ""
-    intervals: str = ""
-    created: float = field(default_factory=time.time)
-    started: float = 0.0
-    ended: float = 0.0
-    child: dict[str, int] = field(default_factory=dict)
-    peak_memory: int = 0
+    message: str = ""  # why it failed or was stopped
+    table: str = ""  # preview of the filled cells: "", "building", "ready" or an error message
+    intervals: str = ""  # preview of their intervals, likewise
+    created: float = field(default_factory=time.time)  # seconds since 1970
+    started: float = 0.0  # likewise; 0 before the start
+    ended: float = 0.0  # likewise; 0 before the end
+    child: dict[str, int] = field(default_factory=dict)  # its process: "pid", and "ticks", the time of its start
+    peak_memory: int = 0  # peak memory of its processes in bytes
 
     @property
     def id(self) -> str:
-        """The name of its folder."""
+        """Name of its folder."""
         return self.folder.name
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it neither waits nor runs."""
+        return self.state in ENDED
+
+    @property
     def upload(self) -> Path:
-        """The file as it was sent."""
+        """Uploaded file."""
         return self.folder / f"upload{self.ending}"
 
     @property
     def output(self) -> Path:
-        """The file that it makes."""
+        """Output file."""
         return self.folder / f"{'draws' if self.kind == 'draws' else 'filled'}{self.ending}"
 
     @property
+    def stem(self) -> str:
+        """File name on the client without its extension."""
+        return self.filename[: len(self.filename) - len(self.ending)] or "table"
+
+    @property
     def output_name(self) -> str:
-        """What the client's copy of the output is to be called."""
-        stem = self.filename[: len(self.filename) - len(self.ending)] or "table"
-        return f"{stem}_{'draws' if self.kind == 'draws' else 'filled'}{self.ending}"
+        """File name of the output on the client."""
+        return f"{self.stem}_{'draws' if self.kind == 'draws' else 'filled'}{self.ending}"
 
     @staticmethod
     def new_id() -> str:
-        """Return a name that nobody guesses."""
+        """Return an id that cannot be guessed."""
         return secrets.token_hex(8)
 
     def schema(self) -> dict[str, Any] | None:
-        """Return what was found in the file, None before it was read."""
+        """Return the content of the file; None before it was read."""
         try:
             found: dict[str, Any] = json.loads((self.folder / "schema.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -106,7 +98,7 @@ class Job:
         return found
 
     def save(self) -> None:
-        """Write the state; whole or not at all."""
+        """Write the state atomically."""
         state = asdict(self)
         del state["folder"]
         with replacing(self.folder / "state.json") as temporary:
@@ -114,20 +106,124 @@ class Job:
 
     @classmethod
     def load(cls, folder: Path) -> Job | None:
-        """Read a job from its folder.
-
-        Parameters
-        ----------
-        folder : Path
-            Of the job.
-
-        Returns
-        -------
-        Job or None
-            None when the folder holds no whole job: its upload was cut off.
-        """
+        """Read a job from its folder; return None if it is incomplete."""
         try:
             state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
             return cls(folder=folder, **state)
         except (OSError, ValueError, TypeError):
             return None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # deleted in the meantime
+        return 0
+
+
+class JobStore:
+    """All jobs of a server, on disk and in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.jobs: dict[str, Job] = {}
+        self._logs: dict[str, EventLog] = {}
+        self._measured = (-math.inf, 0)
+        try:
+            self._models.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise OutputError(f"{folder} cannot be used for jobs: {error.strerror}. Choose another folder.") from error
+
+    @property
+    def _models(self) -> Path:
+        return self.folder / "models"
+
+    def load(self) -> list[Job]:
+        """Read the jobs of an earlier server, mark interrupted ones, and return those that are queued."""
+        for left in self._models.glob(f"{_DELETED}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        folders = [*self._models.iterdir(), *self._models.glob("*/runs/*")]
+        for folder in folders:
+            job = Job.load(folder)
+            if job is None:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                self._take_over(job)
+        waiting = [job for job in self.jobs.values() if job.state == "queued"]
+        return sorted(waiting, key=lambda job: job.created)
+
+    def _take_over(self, job: Job) -> None:
+        """Add a job of an earlier server, and mark what that server could not finish."""
+        kill_leftover(job.child)
+        job.child = {}
+        if job.state in ("running", "checking"):
+            job.state, job.ended, job.message = "interrupted", time.time(), INTERRUPTED
+        parts = ("table", "intervals") if job.kind == "fit" and job.state == "done" else ()
+        for part in parts:
+            if getattr(job, part) in ("", "building"):
+                setattr(job, part, "The server was stopped before this was computed. Start the job again.")
+        self.jobs[job.id] = job
+        job.save()
+
+    def create(self, job: Job) -> None:
+        """Add a new job whose folder exists."""
+        job.save()
+        self.jobs[job.id] = job
+
+    def new_folder(self, model: str = "") -> Path:
+        """Create the folder of a new job, or of a job that uses a model."""
+        parent = self._models / model / "runs" if model else self._models
+        folder = parent / Job.new_id()
+        folder.mkdir(parents=True, mode=0o700)
+        return folder
+
+    def models(self) -> list[Job]:
+        """Return the jobs that fit, newest first."""
+        return sorted((j for j in self.jobs.values() if j.kind == "fit"), key=lambda job: -job.created)
+
+    def runs(self, model: str) -> list[Job]:
+        """Return the jobs that use a model, oldest first."""
+        return sorted((j for j in self.jobs.values() if j.model == model), key=lambda job: job.created)
+
+    def log(self, job: Job) -> EventLog:
+        """Return the events of a job."""
+        if job.id not in self._logs:
+            self._logs[job.id] = EventLog(job.folder / "progress.jsonl")
+        return self._logs[job.id]
+
+    def changed(self, job: Job) -> None:
+        """Write the state of a job and notify listeners, unless it has been deleted."""
+        if job.id in self.jobs:
+            job.save()
+            self.log(job).touch()
+            if job.model in self.jobs:
+                self.log(self.jobs[job.model]).touch()
+
+    def forget(self, job: Job) -> Path:
+        """Remove a job and the jobs that use its model, and return the renamed folder to delete."""
+        for other in [*self.runs(job.id), job]:
+            self.jobs.pop(other.id, None)
+            log = self._logs.pop(other.id, None)
+            if log is not None:
+                log.touch()
+        hidden = self._models / f"{_DELETED}{job.id}"
+        job.folder.rename(hidden)
+        return hidden
+
+    def disk_bytes(self) -> int:
+        """Return the size of all files, which is measured at most every few seconds."""
+        when, size = self._measured
+        if time.monotonic() - when > _MEASURE_SECONDS:
+            size = sum(_size(Path(folder) / name) for folder, _, names in os.walk(self.folder) for name in names)
+            self._measured = time.monotonic(), size
+        return size
+
+    def expired(self, keep: float, now: float) -> list[Job]:
+        """Return the jobs that are older than `keep` seconds and neither wait nor run."""
+        idle = [job for job in self.models() if job.has_ended or job.state == "ready"]
+        return [
+            job
+            for job in idle
+            if now - max(job.ended, job.created) > keep
+            and all(run.has_ended and now - run.ended > keep for run in self.runs(job.id))
+        ]

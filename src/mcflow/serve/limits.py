@@ -1,4 +1,4 @@
-"""What a server allows: sizes, rows, time, jobs at once, and how long data is kept."""
+"""Limits of the server: sizes, time, memory, parallel jobs and retention."""
 
 from __future__ import annotations
 
@@ -14,21 +14,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "M
 
 
 def parse_size(text: str) -> int:
-    """Read a number of bytes.
-
-    Parameters
-    ----------
-    text : str
-        Such as "500 MB", "2GiB" or "1000".
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ParameterError
-        When it is no size.
+    """Parse a number of bytes.
 
     Examples
     --------
@@ -42,16 +28,7 @@ def parse_size(text: str) -> int:
 
 
 def size_in_words(size: float) -> str:
-    """Return a number of bytes as people write it.
-
-    Parameters
-    ----------
-    size : float
-        Bytes.
-
-    Returns
-    -------
-    str
+    """Format a number of bytes.
 
     Examples
     --------
@@ -65,7 +42,7 @@ def size_in_words(size: float) -> str:
 
 
 def _most_memory() -> int:
-    """Return three quarters of the machine's memory, or 8 GiB where it does not say."""
+    """Return three quarters of the memory of the machine, or 8 GiB if it is unknown."""
     try:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -75,29 +52,7 @@ def _most_memory() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server allows.
-
-    Parameters
-    ----------
-    max_upload : int
-        Bytes of a file, also of what a compressed one unpacks to.
-    max_rows, max_columns, max_cells : int
-        Of a table.
-    max_time : float
-        Seconds that a job may take. A job that takes longer is ended, and says so; its answer is never changed by it.
-    max_memory : int
-        Bytes that the process of a job may hold. By default three quarters of the machine's.
-    jobs : int
-        Jobs that run at once.
-    max_queue : int
-        Jobs that may wait.
-    keep : float
-        Hours after which a job and all its files are deleted, counted from its end.
-
-    Raises
-    ------
-    ParameterError
-        When a limit is not above 0.
+    """Limits of a server.
 
     Examples
     --------
@@ -105,15 +60,17 @@ class Limits:
     1000
     """
 
-    max_upload: int = 500_000_000
-    max_rows: int = 2_000_000
-    max_columns: int = 5_000
-    max_cells: int = 50_000_000
-    max_time: float = 4 * 3600.0
-    max_memory: int = 0
-    jobs: int = 1
-    max_queue: int = 100
-    keep: float = 24.0
+    max_upload: int = 500_000_000  # bytes of a file, also after decompression
+    max_rows: int = 2_000_000  # rows of a table
+    max_columns: int = 5_000  # columns of a table
+    max_cells: int = 50_000_000  # cells of a table
+    max_time: float = 4 * 3600.0  # seconds after which a job is stopped; the result of a job does not depend on it
+    max_memory: int = 0  # bytes of the process of a job; 0 stands for three quarters of the memory of the machine
+    jobs: int = 1  # jobs that run at the same time
+    max_queue: int = 100  # jobs that arrive, are inspected or wait in the queue
+    max_kept: int = 1_000  # jobs whose files are kept
+    max_disk: int = 50_000_000_000  # bytes of all files that are kept, from which on nothing new is accepted
+    keep: float = 24.0  # hours after its end until a job and all its files are deleted
 
     def __post_init__(self) -> None:
         if not self.max_memory:

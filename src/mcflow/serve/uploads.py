@@ -1,4 +1,4 @@
-"""Files that clients send: named, weighed and unpacked for a trial before anything is done with them."""
+"""Uploaded files: safe names, formats, and checks of compressed content."""
 
 from __future__ import annotations
 
@@ -12,25 +12,16 @@ from typing import IO
 
 import pyarrow as pa
 
-from mcflow.data.tables import FORMATS, format_of
 from mcflow.errors import DataError
+from mcflow.files.tables import FORMATS, format_of
 from mcflow.serve.limits import size_in_words
 
 _CHUNK = 1 << 20
-_LONGEST_NAME = 120
+_MAX_NAME = 120
 
 
 def plain_name(given: str | None) -> str:
-    r"""Return a client's name for a file without folders and signs that do harm.
-
-    Parameters
-    ----------
-    given : str or None
-        As it was sent.
-
-    Returns
-    -------
-    str
+    r"""Return the file name of a client without folders and unsafe characters.
 
     Examples
     --------
@@ -39,26 +30,11 @@ def plain_name(given: str | None) -> str:
     """
     last = (given or "").replace("\\", "/").rpartition("/")[2]
     kept = "".join(sign for sign in last if sign.isprintable() and sign not in '<>:"|?*').strip(" .")
-    return kept[-_LONGEST_NAME:]
+    return kept[-_MAX_NAME:]
 
 
 def ending_of(name: str) -> str:
-    """Return the ending of a file's name that says its format.
-
-    Parameters
-    ----------
-    name : str
-        Of the file.
-
-    Returns
-    -------
-    str
-        One of `mcflow.data.tables.FORMATS`.
-
-    Raises
-    ------
-    DataError
-        When it is another one.
+    """Return the extension of a file name, which determines the format.
 
     Examples
     --------
@@ -74,41 +50,17 @@ def ending_of(name: str) -> str:
 
 
 def save_upload(source: IO[bytes], target: Path) -> int:
-    """Write what a client sends to a file.
-
-    Parameters
-    ----------
-    source : file
-        To read.
-    target : Path
-        To write.
-
-    Returns
-    -------
-    int
-        Bytes.
-    """
+    """Write an upload to a file, and return its size."""
     with target.open("wb") as file:
         shutil.copyfileobj(source, file, _CHUNK)
     return target.stat().st_size
 
 
 def refuse_bad_content(path: Path, name: str, most: int) -> None:
-    """Raise `DataError` when a file is empty, damaged or unpacks to more than is allowed.
+    """Raise `DataError` if a file is empty, damaged or decompresses to more than `most` bytes.
 
-    Parameters
-    ----------
-    path : Path
-        The file; its ending says how it is packed.
-    name : str
-        What the client calls it.
-    most : int
-        Bytes, unpacked.
-
-    Notes
-    -----
-    The file is unpacked piece by piece and nothing is kept, so that a small file that unpacks to a huge one costs
-    neither memory nor disk. What Parquet files unpack to is in their footer, which is read later.
+    The file is decompressed in chunks that are discarded, so that a decompression bomb takes neither memory nor disk.
+    The decompressed size of a Parquet file is in its footer, which is read later.
     """
     if not path.stat().st_size:
         raise DataError(f"{name} is empty. Give a file with a header line and rows.")
@@ -121,11 +73,11 @@ def refuse_bad_content(path: Path, name: str, most: int) -> None:
             total += len(piece)
             if total > most:
                 raise DataError(
-                    f"{name} unpacks to more than {size_in_words(most)}, which is the most this server takes. "
-                    "Send a part of it."
+                    f"{name} decompresses to more than {size_in_words(most)}, the limit of this server. Send a part "
+                    "of it."
                 )
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-        raise DataError(f"{name} cannot be unpacked: {error}. Check the file, or send it as it is.") from error
+        raise DataError(f"{name} cannot be decompressed: {error}. Check the file, or send it uncompressed.") from error
 
 
 def _unpacked(path: Path) -> Iterator[bytes] | None:

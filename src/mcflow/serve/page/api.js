@@ -1,8 +1,8 @@
-// Talks to the server; every error becomes an Error with the server's own words.
+// Requests to the server; every error becomes an Error with the message of the server.
 
 let askForToken = null;
 
-export function whenTokenIsNeeded(ask) {
+export function onTokenRequired(ask) {
   askForToken = ask;
 }
 
@@ -16,33 +16,33 @@ export async function call(path, { method = "GET", body = undefined } = {}) {
   try {
     response = await fetch(path, request);
   } catch {
-    throw new Error("The server does not answer. Is it still running?");
+    throw new Error("The server does not respond. Check that it is running.");
   }
   if (response.status === 401 && askForToken && path !== "/session") {
     await askForToken();
     return call(path, { method, body });
   }
-  return answerOf(response.status, await response.text());
+  return parseResponse(response.status, await response.text());
 }
 
-function answerOf(status, text) {
-  let answer = null;
+function parseResponse(status, text) {
+  let content = null;
   try {
-    answer = text ? JSON.parse(text) : null;
+    content = text ? JSON.parse(text) : null;
   } catch {
-    throw failure(status, "The server's answer cannot be read.");
+    throw failure(status, "The response of the server is invalid.");
   }
-  if (status >= 400) throw failure(status, answer?.detail ?? `The server answered with ${status}.`);
-  return answer;
+  if (status >= 400) throw failure(status, content?.detail ?? `The server responded with status ${status}.`);
+  return content;
 }
 
-function failure(status, words) {
-  const error = new Error(words);
+function failure(status, message) {
+  const error = new Error(message);
   error.status = status;
   return error;
 }
 
-// Sends a file and tells how much of it has gone; fetch cannot tell that.
+// Uploads a file and reports the progress, which fetch cannot do.
 export function upload(path, file, fields, onProgress) {
   const form = new FormData();
   for (const [name, value] of Object.entries(fields)) form.append(name, value);
@@ -53,23 +53,23 @@ export function upload(path, file, fields, onProgress) {
     request.upload.addEventListener("progress", (event) => event.lengthComputable && onProgress(event.loaded / event.total));
     request.addEventListener("load", () => {
       try {
-        resolve(answerOf(request.status, request.responseText));
+        resolve(parseResponse(request.status, request.responseText));
       } catch (error) {
         reject(error);
       }
     });
-    request.addEventListener("error", () => reject(new Error("The file could not be sent. Is the server still running?")));
+    request.addEventListener("error", () => reject(new Error("The upload failed. Check that the server is running.")));
     request.send(form);
   });
 }
 
-// Listens to a model's events until they end; goes on by itself when the connection breaks.
-export function listen(path, { onState, onProgress, onLost, onFound }) {
+// Listens to the events of a model until they end; reconnects when the connection is lost.
+export function listen(path, { onState, onProgress, onLost, onOpen }) {
   let source = null;
   let timer = 0;
   const open = () => {
     source = new EventSource(path);
-    source.addEventListener("open", () => onFound());
+    source.addEventListener("open", () => onOpen());
     source.addEventListener("state", (event) => onState(JSON.parse(event.data)));
     source.addEventListener("progress", (event) => onProgress(JSON.parse(event.data)));
     source.addEventListener("end", () => source.close());

@@ -1,7 +1,7 @@
-// A small line chart of a loss.
+// Line chart of a loss.
 
 import { svg } from "./dom.js";
-import { figure } from "./words.js";
+import { figure } from "./format.js";
 
 const [WIDTH, HEIGHT, PAD] = [360, 120, 6];
 

@@ -1,4 +1,4 @@
-// Builds elements; text is always set as text, never as markup.
+// Creates elements; text is always set as text, never as markup.
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
@@ -21,9 +21,15 @@ function fill(element, properties, children) {
   return element;
 }
 
-// Says something to those who listen instead of look; the newest sentence replaces the one before.
-export function say(sentence) {
+// Announces a sentence to screen readers; it replaces the previous one.
+export function announce(sentence) {
   document.getElementById("live").textContent = sentence;
+}
+
+// Input with its label and a hint.
+export function field(input, label, hint) {
+  input.setAttribute("aria-describedby", `${input.id}-hint`);
+  return h("div", { class: "field" }, h("label", { for: input.id }, label), input, h("small", { id: `${input.id}-hint` }, hint));
 }
 
 export function notice(text, kind = "") {

@@ -1,15 +1,17 @@
-// While a file is read, waits or is being fitted: how far it is, its losses, and the time left.
+// During the fit: state, progress, losses and remaining time.
 
 import { chart } from "./chart.js";
-import { h, say } from "./dom.js";
-import { duration, figure, plural } from "./words.js";
+import { announce, h } from "./dom.js";
+import { duration, figure, plural } from "./format.js";
 
 const SERIES = [
-  ["held_error", "Error on held-out cells"],
-  ["latent_loss", "Loss of the filling network"],
+  ["validation_error", "Validation error"],
+  ["latent_loss", "Loss of the imputation network"],
   ["flow_loss", "Loss of the flow"],
 ];
-const SAY_EVERY = 10000;
+const CANCEL = "Cancel stops the fit and keeps the file and the last checkpoint, so that you can resume. You can also close this page; the fit continues on the server.";
+// Milliseconds between two announcements to screen readers.
+const ANNOUNCE_EVERY = 10000;
 
 export function fitPart(page) {
   return new FitPart(page);
@@ -20,19 +22,19 @@ class FitPart {
     this.page = page;
     this.epochs = new Map();
     this.phase = "";
-    this.said = 0;
+    this.announced = 0;
     this.bar = h("progress", { max: 1, "aria-label": "Progress of the fit" });
-    this.words = h("p", { class: "progress-words" });
+    this.text = h("p", { class: "progress-text" });
     this.charts = h("div", { class: "charts" });
     this.button = h("button", { onclick: () => this.cancel() }, "Cancel");
     this.element = h(
       "section",
       { "aria-labelledby": "fit" },
       h("h2", { id: "fit" }, "Fit"),
-      this.words,
+      this.text,
       this.bar,
       this.charts,
-      h("p", { class: "row" }, this.button, h("span", { class: "quiet" }, "You can close this page; the work goes on.")),
+      h("p", { class: "row" }, this.button, h("span", { class: "quiet" }, CANCEL)),
     );
   }
 
@@ -45,16 +47,16 @@ class FitPart {
   update(model) {
     this.model = model;
     if (model.state !== "running") this.bar.removeAttribute("value");
-    if (model.state === "queued") this.tell(model.position ? `Waiting: ${plural(model.position, "job")} before it.` : "Waiting: it is next.");
-    if (model.state === "checking") this.tell("The file is being read.");
-    if (model.state === "running" && !this.latest) this.tell("Getting ready …");
+    if (model.state === "queued") this.show(model.position ? `In the queue: ${plural(model.position, "job")} ahead.` : "In the queue: next to start.");
+    if (model.state === "checking") this.show("Reading the file …");
+    if (model.state === "running" && !this.latest) this.show("Preparing …");
   }
 
   progress(event) {
     if (event.event === "phase") {
       this.phase = event.name;
       this.bar.removeAttribute("value");
-      this.tell(`${sentence(event.name)} …`);
+      this.show(`${sentence(event.name)} …${remaining(event)}`);
     } else if (event.event === "epoch") {
       this.epochs.set(event.epoch, event);
       this.advance(event.epoch / event.epochs, event);
@@ -63,22 +65,22 @@ class FitPart {
       this.advance(event.done, { ...this.latest, seconds_left: event.seconds_left });
     } else if (event.event === "end") {
       this.bar.value = 1;
-      this.tell(`Learned for ${plural(event.epochs, "epoch")}: ${event.ending}. Finishing …`);
+      this.show(`Trained ${plural(event.epochs, "epoch")}: ${event.ending}. Finishing …`);
     }
   }
 
   advance(part, event) {
     this.latest = event;
     this.bar.value = part;
-    const left = Number.isFinite(event.seconds_left) ? ` · at most ${duration(event.seconds_left)} left` : "";
-    this.tell(event.epoch ? `Epoch ${event.epoch} of at most ${event.epochs}${left}` : `First epoch${left}`);
+    const left = remaining(event);
+    this.show(event.epoch ? `Epoch ${event.epoch} of at most ${event.epochs}${left}` : `First epoch${left}`);
   }
 
-  tell(words) {
-    this.words.textContent = words;
-    if (Date.now() - this.said < SAY_EVERY) return;
-    this.said = Date.now();
-    say(words);
+  show(text) {
+    this.text.textContent = text;
+    if (Date.now() - this.announced < ANNOUNCE_EVERY) return;
+    this.announced = Date.now();
+    announce(text);
   }
 
   draw() {
@@ -97,4 +99,5 @@ class FitPart {
   }
 }
 
-const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+const remaining = (event) => (Number.isFinite(event.seconds_left) ? ` · at most ${duration(event.seconds_left)} remaining` : "");
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);

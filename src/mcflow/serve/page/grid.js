@@ -1,12 +1,13 @@
-// A table that shows a window of rows and columns, fetches what comes into sight, and can hold millions of rows.
+// Virtual table: renders the visible rows and columns and fetches them on demand, for millions of rows.
 
 import { call } from "./api.js";
-import { h, say } from "./dom.js";
-import { count } from "./words.js";
+import { announce, h } from "./dom.js";
+import { count } from "./format.js";
 
-const [PAGE_ROWS, PAGE_COLUMNS, MOST_PAGES] = [100, 40, 80];
-// Browsers cannot scroll further than some twenty million pixels; longer tables scroll in larger steps.
-const MOST_PIXELS = 8_000_000;
+// Rows and columns of a page that is fetched at once, and pages that are kept.
+const [PAGE_ROWS, PAGE_COLUMNS, MAX_PAGES] = [100, 40, 80];
+// Browsers limit the height of elements to about twenty million pixels; longer tables scroll in larger steps.
+const MAX_PIXELS = 8_000_000;
 
 export class Grid {
   constructor(content, base, level) {
@@ -90,7 +91,7 @@ export class Grid {
     this.side = pixels("--side");
     const room = this.frame.clientHeight - this.height;
     this.fit = Math.max(1, Math.floor(room / this.height));
-    this.tall = Math.min(this.rows * this.height, MOST_PIXELS);
+    this.tall = Math.min(this.rows * this.height, MAX_PIXELS);
     this.space.style.height = `${this.tall + this.height}px`;
     this.space.style.width = `${this.names.length * this.width + this.side}px`;
     this.window.style.width = `${this.frame.clientWidth}px`;
@@ -98,7 +99,7 @@ export class Grid {
     this.soon();
   }
 
-  // The row at the top, with its part that is scrolled away.
+  // Index of the topmost visible row, with a fractional part if it is partly scrolled out.
   get top() {
     const room = this.tall + this.height - this.frame.clientHeight;
     if (room <= 0) return 0;
@@ -154,9 +155,9 @@ export class Grid {
   }
 
   cell(row, column) {
-    const { known, text, filled } = this.look(row, column);
+    const { known, text, filled } = this.cellAt(row, column);
     const active = row === this.active.row && column === this.active.column;
-    const kind = !known ? "loading" : filled ? "filled" : text === null ? "hole" : "";
+    const kind = !known ? "loading" : filled ? "filled" : text === null ? "missing-cell" : "";
     const shown = !known ? "…" : text ?? "";
     return h(
       "div",
@@ -165,7 +166,7 @@ export class Grid {
         role: "gridcell",
         id: `cell-${row}-${column}`,
         "aria-colindex": column + 1,
-        "aria-label": known ? this.spoken(column, text, filled) : null,
+        "aria-label": known ? this.description(column, text, filled) : null,
         "data-row": row,
         "data-column": column,
       },
@@ -173,7 +174,7 @@ export class Grid {
     );
   }
 
-  look(row, column) {
+  cellAt(row, column) {
     const page = this.pages.get(pageOf(row, column));
     if (!page?.cells) return { known: false };
     const cells = page.cells[row - page.start];
@@ -181,15 +182,14 @@ export class Grid {
     return { known: true, text: cells?.[place] ?? null, filled: page.filled.get(`${row},${column}`) };
   }
 
-  spoken(column, text, filled) {
+  description(column, text, filled) {
     const name = this.names[column];
-    if (!filled) return text === null ? `${name}: left missing` : `${name}: ${text}`;
-    return `${name}: ${text}, filled${this.between(filled)}`;
+    if (!filled) return text === null ? `${name}: missing` : `${name}: ${text}`;
+    return `${name}: ${text}, filled${this.interval(filled)}`;
   }
 
-  between([low, high]) {
-    const level = `${Math.round(100 * this.level)} %`;
-    return low === null ? "" : `; ${level} of such cells lie between ${low} and ${high}`;
+  interval([low, high]) {
+    return low === null ? "" : `; ${Math.round(100 * this.level)} % interval ${low} to ${high}`;
   }
 
   // ---- fetching
@@ -199,7 +199,7 @@ export class Grid {
     for (let row = first - (first % PAGE_ROWS); row < last; row += PAGE_ROWS)
       for (let column = from - (from % PAGE_COLUMNS); column < until; column += PAGE_COLUMNS)
         if (!this.pages.has(pageOf(row, column))) wanted.push([row, column]);
-    // Rows that only fly by are not fetched.
+    // Rows that are only scrolled past are not fetched.
     if (wanted.length) this.later = setTimeout(() => wanted.forEach(([row, column]) => this.fetch(row, column)), 60);
   }
 
@@ -207,7 +207,7 @@ export class Grid {
     const key = pageOf(row, column);
     if (this.pages.has(key)) return;
     this.pages.set(key, {});
-    while (this.pages.size > MOST_PAGES) this.pages.delete(this.pages.keys().next().value);
+    while (this.pages.size > MAX_PAGES) this.pages.delete(this.pages.keys().next().value);
     try {
       const page = await call(`${this.base}/rows?start=${row}&count=${PAGE_ROWS}&column=${column}&columns=${PAGE_COLUMNS}`);
       const filled = new Map(page.filled.map(([r, c, low, high]) => [`${r},${c}`, [low, high]]));
@@ -257,13 +257,17 @@ export class Grid {
     const { row, column } = this.active;
     const found = await call(`${this.base}/next-filled?row=${row}&column=${column}`);
     if (!found) {
-      say("There is no filled cell below. Searching from the top.");
-      const first = await call(`${this.base}/next-filled`);
-      if (first) this.moveTo(first.row, first.column);
+      announce("No more filled cells below. Continuing from the top.");
+      await this.first();
       return;
     }
     this.moveTo(found.row, found.column);
     this.frame.focus();
+  }
+
+  async first() {
+    const found = await call(`${this.base}/next-filled`);
+    if (found) this.moveTo(found.row, found.column);
   }
 
   // ---- intervals
@@ -286,13 +290,13 @@ export class Grid {
 
   showTip(cell) {
     const [row, column] = [Number(cell.dataset.row), Number(cell.dataset.column)];
-    const { text, filled } = this.look(row, column);
+    const { text, filled } = this.cellAt(row, column);
     if (!filled) return;
     const [low, high] = filled;
     const waiting = ["none", "building"].includes(this.intervals);
     const level = `${Math.round(100 * this.level)} %`;
-    const words = low !== null ? `${level} of such cells: ${low} to ${high}` : waiting ? "Its interval is being computed" : "No interval: its values have no order";
-    this.tip.replaceChildren(h("strong", {}, `Filled: ${text}`), h("span", {}, words));
+    const bounds = low !== null ? `${level} interval: ${low} to ${high}` : waiting ? "The interval is being computed" : "No interval: the column has no order";
+    this.tip.replaceChildren(h("strong", {}, `Filled: ${text}`), h("span", {}, bounds));
     this.tip.hidden = false;
     const box = cell.getBoundingClientRect();
     const own = this.tip.getBoundingClientRect();

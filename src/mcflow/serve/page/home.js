@@ -1,35 +1,37 @@
-// The first screen: a place to drop a file, and the files that were sent before.
+// Start screen: upload of a file, and earlier files.
 
 import { call, upload } from "./api.js";
-import { h, notice, say } from "./dom.js";
-import { count, duration, moment, size, STATES } from "./words.js";
+import { announce, field, h, notice } from "./dom.js";
+import { count, duration, moment, size, STATES } from "./format.js";
 
 export async function home(main, about) {
   document.title = "mcflow";
   const news = h("div", { class: "news" });
   const models = (await call("/models")).models;
+  const lines = h("input", { type: "number", id: "skip-rows", min: 0, max: 1000000, step: 1, value: 0 });
   main.replaceChildren(
-    h("h1", {}, "Which table has holes?"),
-    dropPlace(about, news),
+    h("h1", {}, "Upload a table with missing values"),
+    dropZone(about, news, lines),
     news,
+    h("details", { class: "reading" }, h("summary", {}, "The file has title lines above the header"), field(lines, "Lines above the header", "They are kept in the filled file. Set their number before you choose the file.")),
     models.length ? earlier(models) : "",
     steps(),
   );
   return () => {};
 }
 
-function dropPlace(about, news) {
-  const field = h("input", { type: "file", id: "file", class: "unseen", accept: about.endings.join(",") });
+function dropZone(about, news, lines) {
+  const field = h("input", { type: "file", id: "file", class: "visually-hidden", accept: about.endings.join(",") });
   const place = h(
     "label",
     { class: "drop", for: "file" },
     h("span", { class: "drop-mark", "aria-hidden": "true" }),
-    h("strong", {}, "Drop a file here, or choose one"),
-    h("span", { class: "quiet" }, "CSV, TSV or Parquet; CSV and TSV also as .gz or .zst"),
+    h("strong", {}, "Drop a file here or choose one"),
+    h("span", { class: "quiet" }, "CSV, TSV, Excel or Parquet; CSV and TSV also as .gz or .zst"),
     h("span", { class: "quiet" }, limitsOf(about.limits)),
     field,
   );
-  const send = (file) => file && sendFile(file, about, place, news);
+  const send = (file) => file && sendFile(file, about, place, news, lines);
   field.addEventListener("change", () => send(field.files[0]));
   place.addEventListener("dragover", (event) => {
     event.preventDefault();
@@ -48,24 +50,24 @@ function limitsOf(limits) {
   return `Up to ${size(limits.max_upload)}, ${count(limits.max_rows)} rows and ${count(limits.max_columns)} columns`;
 }
 
-async function sendFile(file, about, place, news) {
+async function sendFile(file, about, place, news, lines) {
   const wrong = refusal(file, about);
   if (wrong) {
     news.replaceChildren(notice(wrong, "bad"));
     return;
   }
-  const bar = h("progress", { max: 1, value: 0, "aria-label": `Sending ${file.name}` });
-  const words = h("span", {}, `Sending ${file.name} (${size(file.size)}) …`);
+  const bar = h("progress", { max: 1, value: 0, "aria-label": `Uploading ${file.name}` });
+  const text = h("span", {}, `Uploading ${file.name} (${size(file.size)}) …`);
   place.classList.add("busy");
-  news.replaceChildren(h("div", { class: "notice", role: "status" }, words, bar));
+  news.replaceChildren(h("div", { class: "notice", role: "status" }, text, bar));
   try {
-    const model = await upload("/models", file, { start: "false" }, (part) => {
+    const model = await upload("/models", file, { start: "false", skip_rows: lines.value || "0" }, (part) => {
       bar.value = part;
       if (part < 1) return;
-      words.textContent = `Reading ${file.name} …`;
+      text.textContent = `Reading ${file.name} …`;
       bar.removeAttribute("value");
     });
-    say(`${file.name} was read.`);
+    announce(`${file.name} was read.`);
     location.hash = `#/models/${model.id}`;
   } catch (error) {
     news.replaceChildren(notice(error.message, "bad"));
@@ -77,10 +79,10 @@ async function sendFile(file, about, place, news) {
 function refusal(file, about) {
   const name = file.name.toLowerCase();
   if (!about.endings.some((ending) => name.endsWith(ending)))
-    return `${file.name} is of another kind. Send a file that ends in one of ${about.endings.join(", ")}.`;
+    return `${file.name} has an unsupported format. Use a file that ends in one of ${about.endings.join(", ")}.`;
   if (file.size > about.limits.max_upload)
-    return `${file.name} has ${size(file.size)}, and this server takes ${size(about.limits.max_upload)}. Send a part of it.`;
-  return file.size ? "" : `${file.name} is empty. Send a file with a header line and rows.`;
+    return `${file.name} has ${size(file.size)}, and this server accepts ${size(about.limits.max_upload)}. Upload a part of it.`;
+  return file.size ? "" : `${file.name} is empty. Use a file with a header line and rows.`;
 }
 
 function earlier(models) {
@@ -97,16 +99,16 @@ function earlier(models) {
 }
 
 function stateOf(model) {
-  if (model.state === "queued") return `waiting, ${model.position ?? 0} before it`;
+  if (model.state === "queued") return `queued, ${model.position ?? 0} ahead`;
   const left = model.progress?.seconds_left;
-  return model.state === "running" && left ? `at work, at most ${duration(left)} left` : STATES[model.state];
+  return model.state === "running" && left ? `running, at most ${duration(left)} remaining` : STATES[model.state];
 }
 
 function steps() {
-  const words = [
-    ["Look", "See what each column is and where its holes are, and set right what was taken for something else."],
-    ["Fit", "A model learns from the observed cells how the columns belong together. Watch it, or come back later."],
-    ["Use", "Look at every filled cell and at how sure it is; take the file, draws, the model and a report with you."],
+  const texts = [
+    ["Check", "See the detected type and the missing cells of each column, and correct types if necessary."],
+    ["Fit", "A model learns the relationships between the columns from the observed cells. Follow it, or come back later."],
+    ["Download", "Review every filled cell with its interval; download the filled file, draws, the model and a report."],
   ];
-  return h("ol", { class: "steps" }, words.map(([name, what]) => h("li", {}, h("strong", {}, name), h("span", {}, what))));
+  return h("ol", { class: "steps" }, texts.map(([name, text]) => h("li", {}, h("strong", {}, name), h("span", {}, text))));
 }

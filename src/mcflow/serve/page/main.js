@@ -1,10 +1,10 @@
-// The page: which part of it is shown, and the token when the server asks for one.
+// Entry point of the page: routing between screens, and the token dialog.
 
-import { call, whenTokenIsNeeded } from "./api.js";
+import { call, onTokenRequired } from "./api.js";
 import { notice } from "./dom.js";
 import { home } from "./home.js";
 import { modelPage } from "./model.js";
-import { hours } from "./words.js";
+import { hours } from "./format.js";
 
 const main = document.getElementById("main");
 let leave = () => {};
@@ -52,12 +52,12 @@ async function show() {
   }
 }
 
-whenTokenIsNeeded(askForToken);
+onTokenRequired(askForToken);
 addEventListener("hashchange", () => {
   show();
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
 });
-// A file that misses its place would make the browser leave the page.
+// Without this, a file dropped beside the drop zone would make the browser leave the page.
 for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault());
 show();

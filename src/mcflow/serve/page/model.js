@@ -1,11 +1,11 @@
-// The screen of one file: its columns before the fit, the fit while it runs, and what came of it.
+// Screen of one file: columns before the fit, progress during the fit, and results after it.
 
 import { call, listen } from "./api.js";
 import { columnsPart } from "./columns.js";
-import { h, notice, say } from "./dom.js";
+import { announce, h, notice } from "./dom.js";
 import { fitPart } from "./fit.js";
 import { resultPart } from "./result.js";
-import { moment, plural, share, size, STATES } from "./words.js";
+import { moment, plural, share, size, STATES } from "./format.js";
 
 const RESTING = ["ready", "failed", "cancelled", "interrupted"];
 
@@ -19,6 +19,8 @@ class ModelPage {
   constructor(main, model, about) {
     Object.assign(this, { main, model, about, content: model.content });
     this.news = h("div", { class: "news" });
+    // Outside of the parts that are drawn again, so that it keeps the keyboard focus.
+    this.crumbs = h("p", { class: "crumbs" }, h("a", { href: "#/" }, "All files"));
     this.head = h("div", { class: "head" });
     this.body = h("div", {});
     this.foot = h("div", { class: "foot" });
@@ -27,7 +29,7 @@ class ModelPage {
   }
 
   open() {
-    this.main.replaceChildren(this.head, this.news, this.body, this.foot);
+    this.main.replaceChildren(this.crumbs, this.head, this.news, this.body, this.foot);
     this.draw();
     this.listen();
   }
@@ -43,7 +45,7 @@ class ModelPage {
       onState: (state) => this.changed(state),
       onProgress: (event) => this.part?.progress?.(event),
       onLost: () => this.lost(),
-      onFound: () => this.lostNotice?.remove(),
+      onOpen: () => this.lostNotice?.remove(),
     });
   }
 
@@ -53,10 +55,10 @@ class ModelPage {
     } catch (error) {
       if (error.status === 404) {
         this.stop();
-        this.main.replaceChildren(notice(error.message, "bad"), h("p", {}, h("a", { href: "#/" }, "Send another file")));
+        this.main.replaceChildren(notice(error.message, "bad"), h("p", {}, h("a", { href: "#/" }, "Upload another file")));
         return;
       }
-      this.lostNotice ??= notice("The connection is lost. The work goes on without it; trying again …", "bad");
+      this.lostNotice ??= notice("The connection is lost. The job continues on the server. Reconnecting …", "bad");
       this.news.append(this.lostNotice);
     }
   }
@@ -65,7 +67,7 @@ class ModelPage {
     const before = this.model.state;
     this.model = { ...state, content: this.content };
     if (!this.content && state.state !== "checking") this.content = (await call(`/models/${state.id}`)).content;
-    if (before !== state.state) say(`${state.filename}: ${STATES[state.state]}. ${state.message}`);
+    if (before !== state.state) announce(`${state.filename}: ${STATES[state.state]}. ${state.message}`);
     this.draw();
   }
 
@@ -73,7 +75,7 @@ class ModelPage {
     const { model, content } = this;
     document.title = `${model.filename} – mcflow`;
     this.head.replaceChildren(...this.heading());
-    this.foot.replaceChildren(this.farewell());
+    this.foot.replaceChildren(this.footer());
     const part = model.state === "done" ? "result" : RESTING.includes(model.state) ? "columns" : "fit";
     if (part !== this.shown || (part === "columns" && !this.part?.alive)) {
       this.part?.close?.();
@@ -91,22 +93,21 @@ class ModelPage {
     const facts = content
       ? [plural(content.rows, "row"), plural(content.columns.length, "column"), `${share(content.missing, cells)} of the cells missing`]
       : [];
-    const trouble = model.message && model.state !== "done" ? notice(model.message, model.state === "failed" ? "bad" : "") : "";
+    const problem = model.message && model.state !== "done" ? notice(model.message, model.state === "failed" ? "bad" : "") : "";
     return [
-      h("p", { class: "crumbs" }, h("a", { href: "#/" }, "All files")),
       h("h1", {}, model.filename, " ", h("span", { class: `state ${model.state}` }, STATES[model.state])),
       h("p", { class: "facts" }, [...facts, size(model.size)].join(" · ")),
-      trouble,
+      problem,
     ];
   }
 
   unreadable() {
-    return { alive: true, element: h("p", {}, h("a", { href: "#/" }, "Send another file")) };
+    return { alive: true, element: h("p", {}, h("a", { href: "#/" }, "Upload another file")) };
   }
 
-  farewell() {
+  footer() {
     const { model } = this;
-    const when = model.expires ? `All of it is deleted on ${moment(model.expires)}. ` : "";
+    const when = model.expires ? `This file and its results will be deleted on ${moment(model.expires)}. ` : "";
     return h(
       "p",
       { class: "quiet" },
@@ -116,11 +117,11 @@ class ModelPage {
   }
 
   async remove() {
-    if (!confirm(`Delete ${this.model.filename} and all that was made of it from this server?`)) return;
+    if (!confirm(`Delete ${this.model.filename} and all its results from this server?`)) return;
     this.stop();
     await this.attempt(async () => {
       await call(`/models/${this.model.id}`, { method: "DELETE" });
-      say("Deleted.");
+      announce("Deleted.");
       location.hash = "#/";
     });
   }
@@ -130,6 +131,22 @@ class ModelPage {
       this.changed(await call(`/models/${this.model.id}/start`, { method: "POST", body: choices }));
       this.listen();
     });
+  }
+
+  // Reads the file again with other options, and shows the columns as they are then.
+  async inspect(choices) {
+    this.body.inert = true;
+    await this.attempt(async () => {
+      this.news.replaceChildren(notice("Reading the file again …"));
+      const state = await call(`/models/${this.model.id}/inspect`, { method: "POST", body: choices });
+      this.news.replaceChildren();
+      this.content = state.content = state.state === "checking" ? null : state.content;
+      this.part.alive = false;
+      await this.changed(state);
+      if (state.state === "checking") this.listen();
+      else announce(`The file was read again: ${plural(state.content.missing, "cell")} missing.`);
+    });
+    this.body.inert = false;
   }
 
   async cancel() {

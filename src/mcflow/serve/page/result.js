@@ -1,9 +1,9 @@
-// After the fit: files to take along, the filled cells in a table, and the report.
+// After the fit: downloads, the table of filled cells, and the report.
 
 import { call } from "./api.js";
-import { h } from "./dom.js";
+import { h, notice } from "./dom.js";
 import { Grid } from "./grid.js";
-import { plural } from "./words.js";
+import { count, KINDS, plural } from "./format.js";
 
 export function resultPart(page) {
   return new ResultPart(page);
@@ -16,13 +16,16 @@ class ResultPart {
     this.draws = h("div", { class: "draws" });
     this.cells = h("div", { class: "cells-part" });
     this.state = h("p", { class: "quiet", role: "status" });
+    this.summary = h("div", { class: "scroll" });
     this.element = h(
       "div",
       {},
+      page.model.progress?.quality ? notice(page.model.progress.quality) : "",
       this.downloads(),
+      h("section", { "aria-labelledby": "by-column" }, h("h2", { id: "by-column" }, "Filled cells by column"), this.summary),
       h("section", { "aria-labelledby": "cells" }, h("h2", { id: "cells" }, "Filled cells"), this.state, this.cells),
       this.report(),
-      h("p", {}, h("button", { class: "plain", onclick: () => this.again() }, "Fit again with other choices")),
+      h("p", {}, h("button", { class: "plain", onclick: () => this.again() }, "Fit again with other options")),
     );
   }
 
@@ -53,8 +56,8 @@ class ResultPart {
     return h(
       "details",
       { class: "report-part", ontoggle: open },
-      h("summary", {}, "Report: what was missing, how it was learned, what was filled in"),
-      h("p", {}, h("a", { href: `${this.base}/report`, target: "_blank", rel: "noopener" }, "Open it on a page of its own")),
+      h("summary", {}, "Report: missing values, training curves and filled values"),
+      h("p", {}, h("a", { href: `${this.base}/report`, target: "_blank", rel: "noopener" }, "Open in a new tab")),
       place,
     );
   }
@@ -62,36 +65,54 @@ class ResultPart {
   update(model) {
     this.showDraws(model.runs.filter((run) => run.kind === "draws"));
     const { table, intervals } = model;
-    const words = {
-      none: "The table is being made ready …",
-      building: "The table is being made ready …",
-      failed: `The table cannot be shown: ${table.message} The downloads are whole.`,
+    const texts = {
+      none: "Preparing the table …",
+      building: "Preparing the table …",
+      failed: `The table cannot be shown: ${table.message} The downloads are complete.`,
     };
-    this.state.textContent = words[table.state] ?? this.intervalWords(intervals);
+    this.state.textContent = texts[table.state] ?? this.intervalText(intervals);
     if (table.state !== "ready") return;
     if (!this.grid) {
       this.grid = new Grid(this.page.content, this.base, this.page.about.level);
       this.cells.replaceChildren(this.grid.element);
       this.grid.open();
+      this.grid.first();
+      this.page.attempt(() => this.summarise());
     }
     this.grid.setIntervals(intervals.state);
   }
 
-  intervalWords(intervals) {
+  async summarise() {
+    const { columns } = await call(`${this.base}/summary`);
+    const shown = columns.filter((column) => column.filled || column.left);
+    const kinds = Object.fromEntries(this.page.content.columns.map((column) => [column.name, this.page.model.options.kinds[column.name] ?? column.kind]));
+    const cells = (column) => [KINDS[kinds[column.name]] ?? "", count(column.filled), count(column.left), column.before, column.after];
+    this.summary.replaceChildren(
+      h(
+        "table",
+        { class: "by-column" },
+        h("caption", { class: "quiet" }, "Observed and filled with: mean of numbers and times, most frequent category."),
+        h("thead", {}, h("tr", {}, ["Column", "Kind", "Filled", "Left missing", "Observed", "Filled with"].map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", {}, shown.map((column) => h("tr", {}, h("th", { scope: "row" }, column.name), cells(column).map((text) => h("td", {}, text))))),
+      ),
+    );
+  }
+
+  intervalText(intervals) {
     const level = Math.round(100 * this.page.about.level);
     return {
-      ready: `Filled cells have a corner mark. Point at one, or go to it with the arrow keys, to see its ${level} % interval.`,
-      failed: `Filled cells have a corner mark. There are no intervals: ${intervals.message}`,
-    }[intervals.state] ?? "Filled cells have a corner mark. Their intervals are being computed …";
+      ready: `Filled cells are marked in the corner. Hover over a cell, or select it with the arrow keys, to see its ${level} % interval.`,
+      failed: `Filled cells are marked in the corner. There are no intervals: ${intervals.message}`,
+    }[intervals.state] ?? "Filled cells are marked in the corner. Their intervals are being computed …";
   }
 
   showDraws(runs) {
     this.draws.replaceChildren(
       ...runs.map((run) => {
-        const words = plural(run.options.m, "draw");
+        const draws = plural(run.options.m, "draw");
         const href = `${this.base}/runs/${run.id}/file`;
-        if (run.state === "done") return h("a", { class: "button", href, download: true }, `Download ${words}`);
-        return h("span", { class: "quiet", role: "status" }, run.message || `${words}: ${run.state === "queued" ? "waiting" : "being drawn"} …`);
+        if (run.state === "done") return h("a", { class: "button", href, download: true }, `Download ${draws}`);
+        return h("span", { class: "quiet", role: "status" }, run.message || `${draws}: ${run.state} …`);
       }),
     );
   }

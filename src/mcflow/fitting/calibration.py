@@ -1,0 +1,125 @@
+"""Calibration of predicted quantiles and draws on validation cells."""
+
+from __future__ import annotations
+
+__all__ = ["Calibration", "column_errors", "masses_beyond"]
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from mcflow.typing import Array, BoolArray, FloatArray
+
+COLUMN_CELLS = 50.0  # strength, in cells, with which the scale of a column shrinks towards that of the table
+TABLE_CELLS = 50.0  # strength, in cells, with which the scale of the table shrinks towards 1
+MAX_SCORE = 4.0  # absolute normal score at which validation cells are clipped, so that no few cells dominate
+
+
+@dataclass(frozen=True)
+class Calibration:
+    r"""Predicted probabilities of validation cells, by which quantiles and draws are corrected.
+
+    The quantile at probability q is read at the probability t instead: the
+    :math:`\lfloor q (n + 1) \rfloor`-th smallest of the predicted probabilities at or below the true values of n
+    validation cells, or 0 if that rank is 0. For a new cell that is exchangeable with the validation cells,
+
+    .. math:: P(x < Q(t)) \le q
+
+    holds for any number of cells and any model (split conformal prediction), and likewise for the upper end. A column
+    with too few cells for q uses the cells of all columns.
+    """
+
+    below: FloatArray  # (n_cells,) predicted probability at or below each true value, increasing within a column
+    above: FloatArray  # (n_cells,) predicted probability at or above each true value, increasing within a column
+    starts: Array  # (n_columns + 1,) index of the first cell of each column; cells are sorted by column
+    scale: FloatArray  # (n_columns,) factor of the normal scores of draws
+
+    @classmethod
+    def from_scores(cls, below: FloatArray, above: FloatArray, columns: Array, n_columns: int) -> Calibration:
+        """Return the calibration for the predicted probabilities (n_cells,) of validation cells."""
+        starts = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=n_columns))])
+        scale = _deviations(_normal_scores(below, above), columns, n_columns)
+        rising = [masses[np.lexsort((masses, columns))] for masses in (below, above)]
+        return cls(rising[0], rising[1], starts, scale)
+
+    def tails(self, share: float) -> tuple[FloatArray, FloatArray]:
+        """Return the tail probabilities (n_columns,) at which the lower and the upper quantile are read."""
+        return self._tail(self.below, share), self._tail(self.above, share)
+
+    def _tail(self, masses: FloatArray, share: float) -> FloatArray:
+        counts = np.diff(self.starts)
+        if not len(masses):
+            return np.zeros(len(counts))
+        places = _rank(counts, share)
+        pooled = np.sort(masses)
+        overall = int(_rank(np.array([len(pooled)]), share)[0])
+        shared = pooled[overall - 1] if overall else 0.0
+        own = masses[np.minimum(self.starts[:-1] + np.maximum(places - 1, 0), len(masses) - 1)]
+        found: FloatArray = np.where(places > 0, own, shared)
+        return found
+
+    def tensors(self) -> dict[str, Array]:
+        """Return arrays by name, for a model file."""
+        return {f"calibration.{name}": getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_tensors(cls, arrays: dict[str, Array]) -> Calibration | None:
+        """Undo `tensors`; return None if there is no calibration."""
+        if "calibration.below" not in arrays:
+            return None
+        return cls(**{name: arrays[f"calibration.{name}"] for name in cls.__dataclass_fields__})
+
+
+def masses_beyond(probability: float, calibration: Calibration | None, n_columns: int) -> tuple[bool, FloatArray]:
+    """Return whether a quantile is an upper one, and the tail probability (n_columns,) beyond it.
+
+    Examples
+    --------
+    >>> upper, masses = masses_beyond(0.95, None, 2)
+    >>> upper, masses.round(2)
+    (True, array([0.05, 0.05]))
+    """
+    upper, share = bool(probability > 0.5), min(probability, 1 - probability)
+    if calibration is None:
+        return upper, np.full(n_columns, share)
+    return upper, calibration.tails(share)[int(upper)]
+
+
+def _rank(counts: Array, share: float) -> Array:
+    """Return the conformal rank for each number of cells; the small constant absorbs round-off."""
+    return np.floor((counts + 1) * share + 1e-9).astype(np.int64)
+
+
+def _normal_scores(below: FloatArray, above: FloatArray) -> FloatArray:
+    """Return the normal score of each true value, at quasi-random positions inside point masses."""
+    before = 1 - above
+    places = (0.5 + np.arange(len(below)) * (np.sqrt(5) - 1) / 2) % 1.0
+    scores: FloatArray = ndtri(np.clip(before + places * (below - before), 1e-12, 1 - 1e-12))
+    return np.clip(scores, -MAX_SCORE, MAX_SCORE)
+
+
+def _deviations(scores: FloatArray, columns: Array, n_columns: int) -> FloatArray:
+    """Return the root mean square score by column, shrunk towards that of the table, and that towards 1."""
+    counts = np.bincount(columns, minlength=n_columns)
+    squares = np.bincount(columns, weights=scores**2, minlength=n_columns)
+    overall = (squares.sum() + TABLE_CELLS) / (len(scores) + TABLE_CELLS)
+    deviations: FloatArray = np.sqrt((squares + COLUMN_CELLS * overall) / (counts + COLUMN_CELLS))
+    return deviations
+
+
+def column_errors(
+    columns: Array, losses: FloatArray, reference: FloatArray, squared: BoolArray
+) -> list[tuple[int, int, float]]:
+    """Return column, number of cells and error relative to a reference, for `History.column_errors`.
+
+    Shapes: `columns`, `losses` and `reference` (n_cells,); `squared` (n_columns,) marks columns with squared losses.
+    """
+    found = []
+    for column in np.unique(columns):
+        here = columns == column
+        base = float(reference[here].mean())
+        if base > 0:
+            ratio = float(losses[here].mean()) / base
+            found.append((int(column), int(here.sum()), round(ratio**0.5 if squared[column] else ratio, 4)))
+    return found

@@ -1,0 +1,367 @@
+"""Work shared by threads of a process, and by several processes that fit one model.
+
+Processes share a fit inside a block of `joined` only:
+
+    torch.distributed.init_process_group("gloo")    # Ray Train and others have done this already
+    with joined() as workers:
+        imputer.fit(table)                          # the same table in every process
+        if workers.is_first:
+            imputer.save("model.mcflow")
+
+Inside the block:
+
+- Every process makes the same fits in the same order, with the same table, settings and seed. Without a seed, that of
+  the first worker is used. Different tables or settings raise an error in every process.
+- All workers draw the same random numbers for the whole batch. Each computes the gradient of its rows, and the sum of
+  the gradients updates the weights. N workers therefore have the loss curve of one, up to rounding, and the batch does
+  not grow with the number of workers. A block with one worker gives the same bits as a fit without the block.
+- All workers use the same clock and the same validation error, so that they stop at the same step.
+- Only the first worker shows progress and writes checkpoints, and only its checkpoint folder is read. It sends its
+  state to the others at the start and the fitted model at the end: every process has the same imputer after `fit`.
+- When a process fails, the others raise `TrainingError` once it leaves the block or dies.
+- The preset "paper" is refused. Fits of images are not shared: each process makes its own.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ALONE",
+    "GradientMean",
+    "Workers",
+    "current",
+    "fresh_store",
+    "joined",
+    "kernels_on_one_thread",
+    "map_on_threads",
+    "n_threads",
+    "one_thread_when_small",
+    "share_out",
+    "thread_pool",
+    "torchrun",
+]
+
+import contextlib
+import math
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, distributed
+
+from mcflow.errors import ParameterError, TrainingError
+from mcflow.fitting.shared_memory import SharedSlots
+from mcflow.typing import Array
+
+if TYPE_CHECKING:
+    from torch.distributed.distributed_c10d import ProcessGroup, Store
+
+Thing = TypeVar("Thing")
+Part = TypeVar("Part")
+Found = TypeVar("Found")
+
+SMALL_BATCH = 10_000  # cells of a batch below which a second thread does not help
+TIMEOUT = timedelta(hours=2)  # maximum time a worker waits for the others; dead workers are noticed at once
+STORE_PAUSE = 0.02  # seconds between two reads of the store when processes meet
+
+
+class Workers:
+    """The processes that fit a model together, from the view of one of them.
+
+    Examples
+    --------
+    >>> ALONE.number, ALONE.is_first, ALONE.from_first(3), ALONE.gather("a")
+    (1, True, 3, ['a'])
+    """
+
+    def __init__(self, group: ProcessGroup | None = None) -> None:
+        self._group = group
+        self._leaving: list[Callable[[], None]] = []
+        self.number = 1 if group is None else distributed.get_world_size(group)
+        self.rank = 0 if group is None else distributed.get_rank(group)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this worker writes files and prints."""
+        return self.rank == 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether there are no other workers."""
+        return self.number == 1
+
+    def part(self, n_rows: int) -> slice:
+        """Return the rows of a batch that belong to this worker, possibly none.
+
+        Examples
+        --------
+        >>> ALONE.part(5)
+        slice(0, 5, None)
+        """
+        ends = [n_rows * k // self.number for k in (self.rank, self.rank + 1)]
+        return slice(*ends)
+
+    def from_first(self, thing: Thing) -> Thing:
+        """Return the object that the first worker passes."""
+        if self.alone:
+            return thing
+        things = [thing if self.is_first else None]
+        with self.in_touch():
+            distributed.broadcast_object_list(things, 0, group=self._group, device=torch.device("cpu"))
+        return things[0]  # type: ignore[return-value]
+
+    def gather(self, thing: Thing) -> list[Thing]:
+        """Return the objects that all workers pass, in the order of their ranks."""
+        found: list[Any] = [thing] * self.number
+        if not self.alone:
+            with self.in_touch():
+                distributed.all_gather_object(found, thing, group=self._group)
+        return found
+
+    def add_up(self, numbers: Tensor) -> None:
+        """Replace each number by its sum over all workers, the same bits for all."""
+        if not self.alone:
+            with self.in_touch():
+                distributed.all_reduce(numbers, group=self._group)
+
+    def on_leaving(self, act: Callable[[], None]) -> None:
+        """Register a function to call when this worker leaves the block of `joined`, however it leaves."""
+        self._leaving.append(act)
+
+    def leave(self) -> None:
+        """Call the functions registered by `on_leaving`."""
+        while self._leaving:
+            self._leaving.pop()()
+
+    @contextlib.contextmanager
+    def in_touch(self) -> Iterator[None]:
+        """Convert a failure of communication inside the block to `TrainingError`."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise TrainingError(
+                f"Worker {self.rank + 1} of {self.number} lost the others: one of them failed or was stopped; see its "
+                "own message. A fit with checkpoints can resume from the last one."
+            ) from error
+
+
+ALONE = Workers()  # the only worker of a fit that is not shared
+
+_CURRENT: ContextVar[Workers] = ContextVar("workers", default=ALONE)
+
+
+def current() -> Workers:
+    """Return the workers of the innermost block of `joined`, or `ALONE` outside."""
+    return _CURRENT.get()
+
+
+@contextlib.contextmanager
+def joined(timeout: timedelta = TIMEOUT) -> Iterator[Workers]:
+    """Share the fits inside the block among all processes of torch's default process group.
+
+    Examples
+    --------
+    >>> with joined() as workers:
+    ...     workers.number
+    1
+    """
+    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
+        yield ALONE
+        return
+    # A separate group: destroying it when the block ends also ends the waiting of the others.
+    group = distributed.new_group(timeout=timeout, backend=_backend())
+    workers = Workers(group)
+    token = _CURRENT.set(workers)
+    try:
+        yield workers
+        workers.gather(None)  # no worker leaves while another still needs it
+    finally:
+        _CURRENT.reset(token)
+        workers.leave()
+        workers._group = None
+        distributed.destroy_process_group(group)
+
+
+@contextlib.contextmanager
+def torchrun(device: str = "auto") -> Iterator[Workers]:
+    """Start torch's process group from the environment of torchrun, and join it."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "TORCHELASTIC_RUN_ID" not in os.environ:
+        yield ALONE
+        return
+    from torch.distributed.rendezvous import rendezvous  # missing in builds of torch for a single process
+
+    if device != "cpu" and torch.cuda.is_available():
+        _take_card(int(os.environ["LOCAL_RANK"]), torch.cuda.device_count())
+    found, rank, number = next(rendezvous("env://", timeout=TIMEOUT))
+    store = fresh_store(found, rank, number)
+    distributed.init_process_group(_backend(), store=store, rank=rank, world_size=number, timeout=TIMEOUT)
+    try:
+        with joined() as workers:
+            yield workers
+    finally:
+        distributed.destroy_process_group()
+
+
+def fresh_store(store: Store, rank: int, number: int) -> Store:
+    """Return an empty part of a store that all processes of the same start agree on.
+
+    torchrun keeps its store when it restarts workers, so that gloo would find the addresses of dead processes in it;
+    the number of restarts does not tell starts apart, as each machine counts its own. Each process therefore writes a
+    random word. The first one publishes all words it reads until the others have acknowledged its own; the others wait
+    until they find their own word among the published ones.
+    """
+    from torch.distributed.distributed_c10d import PrefixStore
+
+    own = secrets.token_hex(8)
+    store.set(f"mcflow/word/{rank}", own)
+    while True:
+        if rank == 0:
+            words = [store.get(f"mcflow/word/{k}").decode() for k in range(number)]
+            store.set("mcflow/words", " ".join(words))
+            answers = [f"mcflow/answer/{k}" for k in range(1, number)]
+            if store.check(answers) and all(store.get(name).decode() == own for name in answers):
+                return PrefixStore(own, store)
+        else:
+            first, *others = store.get("mcflow/words").decode().split()
+            if own in others:
+                store.set(f"mcflow/answer/{rank}", first)
+                return PrefixStore(first, store)
+        time.sleep(STORE_PAUSE)
+
+
+def _take_card(place: int, number: int) -> None:
+    if place >= number:
+        raise ParameterError(
+            f"This machine has {number} graphics cards but more workers than that. Start torchrun with "
+            f"--nproc-per-node {number}, or compute on the CPU with --device cpu."
+        )
+    torch.cuda.set_device(place)
+
+
+def _backend() -> str:
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+
+
+class GradientMean:
+    """Average the gradients of all workers.
+
+    Workers of one machine add their gradients in shared memory, which is several times faster than a local connection.
+    Otherwise the gradients are sent as one tensor.
+    """
+
+    def __init__(self, workers: Workers, parameters: Sequence[Tensor]) -> None:
+        self._workers, self._parameters = workers, list(parameters)
+        self._sizes = [weight.numel() for weight in self._parameters]
+        self._slots = SharedSlots.open(workers, sum(self._sizes)) if self._parameters[0].device.type == "cpu" else None
+
+    def average(self, largest: float, weight: float, *numbers: float) -> list[float]:
+        """Replace the gradients by their weighted mean, clipped to the norm `largest`; return the sums of numbers."""
+        if self._slots is None:
+            flat = torch.cat([*self._gradients(), self._parameters[0].new_tensor([weight, *numbers])])
+            flat = flat if flat.device.type == "cuda" else flat.cpu()
+            self._workers.add_up(flat)
+            sums: list[float] = flat[-1 - len(numbers) :].tolist()
+        else:
+            torch.cat(list(self._gradients()), out=self._slots.mine())
+            with self._workers.in_touch():
+                sums = self._slots.meet([weight, *numbers])
+            flat = self._slots.total()
+        flat = flat[: sum(self._sizes)]
+        length = float(torch.linalg.vector_norm(flat))
+        flat.mul_(min(1 / (sums[0] or 1.0), largest / (length + 1e-6)))
+        for weights, part in zip(self._parameters, flat.split(self._sizes), strict=True):
+            weights.grad = part.view(weights.shape).to(weights.device)
+        return sums
+
+    def _gradients(self) -> Iterator[Tensor]:
+        for weight in self._parameters:
+            yield (torch.zeros_like(weight) if weight.grad is None else weight.grad).flatten()
+
+
+@contextlib.contextmanager
+def one_thread_when_small(n_cells: int) -> Iterator[None]:
+    """Run the block on one thread if its batches are small, and restore the number of threads afterwards.
+
+    With fewer than about 10,000 cells, two threads are no faster than one. They are five times slower if another
+    program keeps a core busy, because every kernel then waits for the thread that is not running.
+    """
+    before = torch.get_num_threads()
+    if n_cells < SMALL_BATCH:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_THREADS: ContextVar[int] = ContextVar("threads", default=0)
+
+
+def n_threads() -> int:
+    """Return the number of threads for work in parallel, also where kernels use only one."""
+    return _THREADS.get() or torch.get_num_threads()
+
+
+@contextlib.contextmanager
+def kernels_on_one_thread() -> Iterator[None]:
+    """Run the kernels of the block on one thread each; `thread_pool` still uses all threads.
+
+    Kernels of small tables are short. With two threads, each of them would wait for the slower one, which takes many
+    times as long when another program keeps a core busy.
+    """
+    before = torch.get_num_threads()
+    token = _THREADS.set(n_threads())
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _THREADS.reset(token)
+
+
+@contextlib.contextmanager
+def thread_pool(at_most: int) -> Iterator[Callable[[Callable[[Part], Found], Sequence[Part]], list[Found]]]:
+    """Yield a function that maps over parts, each part on one thread, and restore the number of threads afterwards.
+
+    This uses the cores better than splitting each kernel among threads: there is no waiting at the end of a kernel, and
+    single-threaded numpy code runs in parallel too. A pool of one thread leaves the kernels their threads.
+    """
+    before, size = torch.get_num_threads(), min(n_threads(), at_most)
+    if size < 2:
+        yield lambda function, parts: [function(part) for part in parts]
+        return
+    try:
+        with ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield lambda function, parts: list(pool.map(function, parts))
+    finally:
+        torch.set_num_threads(before)
+
+
+def map_on_threads(function: Callable[[Part], Found], parts: Sequence[Part]) -> list[Found]:
+    """Apply a function to parts in parallel, each part on one thread.
+
+    Examples
+    --------
+    >>> map_on_threads(abs, [-1, 2])
+    [1, 2]
+    """
+    with thread_pool(len(parts)) as apply:
+        return apply(function, parts)
+
+
+def share_out(rows: Array, at_most: int) -> list[Array]:
+    """Split rows (n_rows,) into parts for the threads, each with at most `at_most` rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [part.tolist() for part in share_out(np.array([3, 5, 8]), 1)]
+    [[3], [5], [8]]
+    """
+    size = max(1, min(at_most, math.ceil(len(rows) / n_threads())))
+    return [rows[first : first + size] for first in range(0, len(rows), size)]

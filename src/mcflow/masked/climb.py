@@ -1,0 +1,308 @@
+"""Fit of the ladder: which trees are grown beside H, in which order and for how long, judged by validation cells."""
+
+from __future__ import annotations
+
+__all__ = ["Climb"]
+
+import time
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from mcflow.fitting.calibration import Calibration, column_errors
+from mcflow.fitting.distributed import map_on_threads
+from mcflow.masked.blend import Blend
+from mcflow.masked.ladder import (
+    SHARES_KEPT,
+    TREE_STREAM,
+    Estimates,
+    Ladder,
+    Round,
+    TrackAnswers,
+    ask_track,
+    hidden_rounds,
+)
+from mcflow.masked.network import MaskedTrainer
+from mcflow.masked.predictor import Predictive
+from mcflow.typing import Array, BoolArray, FloatArray
+
+TREES_MARGIN = 1.3  # time reserved for the trees, as a multiple of what they are expected to take
+
+
+class _Group(NamedTuple):
+    """Validation cells of a track that are hidden together, and H's answers for all cells that are not shown."""
+
+    track: int
+    cells: BoolArray  # (n_validation_rows, n_columns)
+    units: Array  # (n_validation_rows, n_columns)
+    shown: BoolArray  # (n_validation_rows, n_columns)
+    answers: TrackAnswers
+
+
+class Climb:
+    """Grow the rungs of the ladder from the bottom up, and weigh them on the validation cells of the training of H.
+
+    1. Trees on the observed cells (`start`), before H is trained.
+    2. Trees on rows completed by H (`climb`). The number of rounds with the lowest validation error is kept.
+    3. Trees on rows completed by the second rung, if that lowered the squared error of the blend by `min_gain`.
+
+    Under a time limit, the number of trees follows from the time that a tree took on the first rung, and rungs for
+    which there is no time are left out. `calibrate` fits the weights of the blend; a rung that no column uses is
+    removed.
+
+    Shapes: `values` (n_rows, n_columns), codes.
+    """
+
+    def __init__(
+        self, ladder: Ladder, blend: Blend, trainer: MaskedTrainer, values: FloatArray, deadline: float | None
+    ) -> None:
+        self.ladder, self.blend, self.trainer, self.values = ladder, blend, trainer, values
+        self.config, self.grid, self.deadline = ladder.config, ladder.grid, deadline
+        self.rng = np.random.default_rng([ladder.seed, TREE_STREAM])
+        n_rows = min(len(values), self.config.tree_rows)
+        self.rows = np.sort(self.rng.choice(len(values), n_rows, replace=False))
+        self.found: dict[str, list[Estimates]] = {}
+
+    @cached_property
+    def units(self) -> Array:
+        """Rows that trees are grown on, in units."""
+        return self.grid.units(self.values[self.rows]).astype(np.float32)
+
+    @cached_property
+    def seen(self) -> BoolArray:
+        """Mask of the observed cells of these rows."""
+        return ~np.isnan(self.units)
+
+    @cached_property
+    def targets(self) -> list[BoolArray]:
+        """Masks of the cells that each track may learn, which are not its validation cells."""
+        validation, n_tracks = self.trainer.validation, len(self.trainer.tracks)
+        device = validation.rows.device
+        rows = torch.from_numpy(self.rows).to(device).expand(n_tracks, -1)
+        hidden = validation.of(torch.arange(n_tracks, device=device), rows).cpu().numpy()
+        return [self.seen & ~of_track for of_track in hidden]
+
+    def start(self, seed: int | None) -> None:
+        """Grow the first rung, and fit the factored density with a seed; without one this is a bootstrap copy."""
+        limit = self.config.max_time
+        if self.config.trees and self.config.observed_trees:
+            share = self.config.observed_time_share
+            self.ladder.fit_observed(self.units, self.seen, self.targets, share * limit if limit else None)
+        if seed is not None:
+            latest = None if self.deadline is None else self.deadline - (1 - self.config.factored_time_share) * limit
+            self.blend.fit_factored(self.values, seed, latest)
+
+    def reserved_seconds(self) -> float:
+        """Return the time to reserve for trees on completed rows."""
+        if not self.config.trees:
+            return 0.0
+        longest = self.config.trees_time_share * self.config.max_time
+        return min(self.expected_seconds(), longest) if self.config.observed_trees else longest
+
+    def expected_seconds(self) -> float:
+        """Return the time that trees on completed rows are expected to take at most, 0 if it was not measured."""
+        if not self.config.trees:
+            return 0.0
+        return TREES_MARGIN * self.ladder.seconds(2 * sum(int(cells.sum()) for cells in self.targets))
+
+    def climb(self) -> None:
+        """Grow trees on completed rows, once or twice."""
+        if not self.config.trees:
+            return
+        rounds = map_on_threads(self._rounds, range(len(self.trainer.tracks)))
+        fills = [[self.ladder.of_track(one.missing) for one in of_track] for of_track in rounds]
+        if "observed" in self.ladder.rungs:
+            self._choose_rounds("observed")
+        before = self._error()
+        if not self.ladder.fit_completed("completed", rounds, self.units, fills, self._seconds_left(2)):
+            return
+        self._choose_rounds("completed")
+        if self._error() > (1 - self.config.min_gain) * before:
+            return
+        fills = [
+            [
+                self.ladder.estimates("completed", track, (self.units, one.shown), one.missing, fill)
+                for one, fill in zip(rounds[track], fills[track], strict=True)
+            ]
+            for track in range(len(rounds))
+        ]
+        if self.ladder.fit_completed("again", rounds, self.units, fills, self._seconds_left(1)):
+            self._choose_rounds("again")
+
+    def _rounds(self, track: int) -> list[Round]:
+        """Ask a track for its training cells while they are hidden."""
+        patterns = self.trainer.patterns
+        return hidden_rounds(
+            self.trainer.tracks[track],
+            self.units,
+            self.seen,
+            self.targets[track],
+            {k: int(self.grid.n_points[k]) for k in self.grid.n_categories},
+            n_rounds=self.config.hidden_rounds if patterns is None else self.config.pattern_rounds,
+            patterns=None if patterns is None else patterns.cpu().numpy(),
+            rng=np.random.default_rng([self.ladder.seed, TREE_STREAM, track]),
+        )
+
+    def _seconds_left(self, n_passes: int) -> float | None:
+        """Return the time for the next of some passes, None without a limit."""
+        if self.deadline is None:
+            return None
+        reserved = self.config.calibration_time_share * self.config.max_time
+        return max(self.deadline - time.perf_counter() - reserved, 0.0) / n_passes
+
+    @cached_property
+    def groups(self) -> list[_Group]:
+        """Validation cells with H's answers, once H is trained."""
+        by_track = map_on_threads(self._groups_of, range(len(self.trainer.tracks)))
+        return [group for of_track in by_track for group in of_track]
+
+    def _groups_of(self, track: int) -> list[_Group]:
+        """Ask a track for its validation cells, group by group."""
+        validation, network = self.trainer.validation, self.trainer.tracks[track]
+        units = self.grid.units(self.values[validation.rows.cpu().numpy()]).astype(np.float32)
+        seen = ~np.isnan(units)
+        found = []
+        for cells in validation.groups(track):
+            hidden = cells.cpu().numpy()
+            shown = seen & ~hidden
+            found.append(_Group(track, hidden, units, shown, ask_track(network, units, shown, ~shown)))
+        return found
+
+    def _evaluate(self, name: str, n_rounds: int | None = None) -> None:
+        """Estimate the cells of all groups by a rung, and remember the estimates."""
+        before = self.found.get("completed") if name == "again" else None
+
+        def of_group(k: int) -> Estimates:
+            group = self.groups[k]
+            fill = before[k] if before is not None else self.ladder.of_track(group.answers)
+            return self.ladder.estimates(
+                *(name, group.track, (group.units, group.shown), group.answers),
+                None if name == "observed" else fill,
+                n_rounds=n_rounds,
+            )
+
+        self.found[name] = map_on_threads(of_group, range(len(self.groups)))
+
+    def _choose_rounds(self, name: str) -> None:
+        """Keep as many rounds of trees as have the lowest error on validation cells."""
+        most = self.ladder.n_rounds(name)
+        errors = {}
+        for share in SHARES_KEPT:
+            n_rounds = max(1, round(share * most))
+            self._evaluate(name, n_rounds)
+            errors[n_rounds] = self._own_error(name)
+        self.ladder.truncate(name, min(errors, key=lambda n: errors[n]))
+        self._evaluate(name)
+
+    def _cells_of(self, estimates: list[Estimates]) -> FloatArray:
+        """Return the means (n_cells,) of the validation cells, track by track."""
+        tables = np.full((len(self.trainer.tracks), *self.groups[0].cells.shape), np.nan, dtype=np.float64)
+        for group, found in zip(self.groups, estimates, strict=True):
+            of_group = np.full(group.cells.shape, np.nan)
+            of_group[found.wanted] = found.means
+            tables[group.track][group.cells] = of_group[group.cells]
+        return tables[self.validation]
+
+    @cached_property
+    def validation(self) -> BoolArray:
+        """Masks (n_tracks, n_validation_rows, n_columns) of all validation cells."""
+        cells: BoolArray = self.trainer.validation.cells.cpu().numpy()
+        return cells
+
+    @cached_property
+    def truth(self) -> FloatArray:
+        """Units (n_cells,) of the validation cells."""
+        units = self.grid.units(self.values[self.trainer.validation.rows.cpu().numpy()])
+        return np.broadcast_to(units, self.validation.shape)[self.validation]
+
+    def _numbers(self) -> dict[str, FloatArray]:
+        """Return all estimates (n_cells,) of the validation cells by name."""
+        own = [self.ladder.of_track(group.answers) for group in self.groups]
+        direct = [Estimates(group.answers.wanted, group.answers.direct, {}) for group in self.groups]
+        found = {"mean": self._cells_of(own), "direct": self._cells_of(direct)}
+        return found | {name: self._cells_of(estimates) for name, estimates in self.found.items()}
+
+    def _categories(self) -> tuple[dict[str, dict[int, FloatArray]], dict[int, Array]]:
+        """Return the probabilities of the validation cells by name and column, and their true points by column."""
+        own = [self.ladder.of_track(group.answers) for group in self.groups]
+        by_name: dict[str, dict[int, FloatArray]] = {}
+        truth: dict[int, Array] = {}
+        for k in self.grid.n_categories:
+            for name, estimates in ({"mean": own} | self.found).items():
+                parts = [
+                    found.probabilities[k][group.cells[found.wanted[:, k], k]]
+                    for group, found in zip(self.groups, estimates, strict=True)
+                ]
+                by_name.setdefault(name, {})[k] = np.concatenate(parts)
+            truth[k] = np.concatenate([group.units[group.cells[:, k], k] for group in self.groups]).astype(np.int64)
+        return by_name, {k: points for k, points in truth.items() if len(points)}
+
+    def _own_error(self, name: str) -> float:
+        """Return the error of a rung's estimates on validation cells: squares of numbers, and 1 - p of categories."""
+        columns = self.validation.nonzero()[2]
+        numbers = ~np.isin(columns, list(self.grid.n_categories))
+        squares = (self._cells_of(self.found[name]) - self.truth)[numbers] ** 2
+        by_name, truth = self._categories()
+        missed = [1 - by_name[name][k][np.arange(len(points)), points] for k, points in truth.items()]
+        errors = np.concatenate([squares, *missed])
+        return float(errors.mean()) if len(errors) else 0.0
+
+    def _error(self) -> float:
+        """Return the same error of the blend of all estimates so far."""
+        columns = self.validation.nonzero()[2]
+        numbers = ~np.isin(columns, list(self.grid.n_categories))
+        by_name, truth = self._categories()
+        total, count = 0.0, 0
+        if numbers.any():
+            total += self.blend.error(self._numbers(), self.truth, columns, numbers) * numbers.sum()
+            count += int(numbers.sum())
+        if truth:
+            self.blend.fit_pool(by_name, truth)
+        for k, points in truth.items():
+            pooled = self.blend.pool({name: of_name[k] for name, of_name in by_name.items()}, k)
+            total, count = total + float((1 - pooled[np.arange(len(points)), points]).sum()), count + len(points)
+        return total / max(count, 1)
+
+    def _column_errors(
+        self, blended: FloatArray, by_name: dict[str, dict[int, FloatArray]], truth: dict[int, Array]
+    ) -> list[tuple[int, int, float]]:
+        """Return the errors on validation cells relative to the mean's or the most frequent category's, by column."""
+        columns = self.validation.nonzero()[2]
+        numbers = ~np.isin(columns, list(self.grid.n_categories))
+        found, losses = [columns[numbers]], [(blended - self.truth)[numbers] ** 2]
+        reference = [(self.blend.means[columns] - self.truth)[numbers] ** 2]
+        for k, points in truth.items():
+            pooled = self.blend.pool({name: of_name[k] for name, of_name in by_name.items()}, k)
+            seen = self.units[self.seen[:, k], k].astype(np.int64)
+            found.append(np.full(len(points), k))
+            losses.append((pooled.argmax(axis=1) != points).astype(np.float64))
+            reference.append((points != np.bincount(seen).argmax()).astype(np.float64))
+        squared = ~np.isin(np.arange(self.values.shape[1]), list(self.grid.n_categories))
+        return column_errors(np.concatenate(found), np.concatenate(losses), np.concatenate(reference), squared)
+
+    def calibrate(self, rng: np.random.Generator) -> Calibration:
+        """Fit the weights of the blend; return the calibration of H's distributions, centred on the blend."""
+        columns = self.validation.nonzero()[2]
+        by_name, truth = self._categories()
+        if truth:
+            self.blend.fit_pool(by_name, truth)
+        probabilities = np.zeros((*self.validation.shape, self.grid.points.shape[1]), dtype=np.float32)
+        groups: list[list[BoolArray]] = [[] for _ in self.trainer.tracks]
+        for group in self.groups:
+            groups[group.track].append(group.cells)
+            kept = group.cells[group.answers.wanted]
+            probabilities[group.track][group.cells] = group.answers.probabilities[kept]
+        cells = Predictive(
+            self.grid.marginals(torch.device("cpu")), columns, torch.from_numpy(probabilities[self.validation])[None]
+        )
+        rows = self.trainer.validation.rows.cpu().numpy()
+        blended = self.blend.fit(self.values, rows, groups, self._numbers(), self.truth)
+        self.trainer.history.column_errors = self._column_errors(blended, by_name, truth)
+        centred = cells.with_means(blended[None], ~np.isin(columns, list(self.grid.n_categories)))
+        self.blend.choose_factored(self.values, rows, self.validation, centred.log_density(self.truth), rng)
+        for name in reversed(list(self.ladder.rungs)):  # a rung may be kept only to complete the rows of the next
+            if not self.ladder.completes(name) and not any(self.blend.needs(name, k) for k in self.ladder.columns):
+                del self.ladder.rungs[name]
+        return cells.calibration(blended, self.truth, self.grid.n_categories)

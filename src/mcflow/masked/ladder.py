@@ -1,0 +1,446 @@
+"""Estimates by boosted trees beside H: on the observed cells alone, and on rows completed by H."""
+
+from __future__ import annotations
+
+__all__ = [
+    "SHARES_KEPT",
+    "TREE_STREAM",
+    "Estimates",
+    "Inputs",
+    "Ladder",
+    "Round",
+    "TrackAnswers",
+    "ask_track",
+    "hidden_rounds",
+]
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from mcflow.fitting.distributed import map_on_threads
+from mcflow.masked.config import MaskedConfig
+from mcflow.masked.encoding import TableGrid
+from mcflow.masked.network import MaskedNetwork, tracks_of
+from mcflow.masked.trees import BoostedTrees, TreeSettings, from_tensors, grow, to_tensors
+from mcflow.typing import Array, BoolArray
+
+MAX_ONE_HOT = 16  # categories of a column that the trees distinguish; the most frequent ones
+MAX_TARGET_UNITS = 10.0  # units at which targets are clipped, as in the training of H
+MIN_PROBABILITY = 1e-4  # lower bound of a probability whose logarithm is taken
+OUTPUTS_AT_ONCE = 500_000  # outputs of H's last layer computed together: few enough for the processor's caches
+MIN_TARGETS = 30  # training cells of a column below which it has no trees
+MAX_CATEGORIES = 48  # categories of a column above which it has no trees
+MIN_TREES = 10  # trees per column below which a pass is not worth its time
+TREE_STREAM = 0x74726565  # separates the random numbers of the trees from others of the same seed
+SHARES_KEPT = (0.1, 0.25, 0.5, 1.0)  # fractions of the rounds that are compared on validation cells
+
+
+class TrackAnswers(NamedTuple):
+    """What one track of H predicts for some cells of a table, in the order of `wanted.nonzero()`."""
+
+    wanted: BoolArray  # (n_rows, n_columns)
+    probabilities: Array  # (n_cells, n_points)
+    means: Array  # (n_cells,) in units
+    direct: Array  # (n_cells,) in units
+
+
+def ask_track(network: MaskedNetwork, units: Array, shown: BoolArray, wanted: BoolArray) -> TrackAnswers:
+    """Ask the members of a track for cells, and average their answers.
+
+    Shapes: `units`, `shown`, `wanted` (n_rows, n_columns).
+    """
+    device = network.points.device
+    at_once = max(1, OUTPUTS_AT_ONCE // (network.n_members * max(network.points.numel(), 1)))
+    parts = []
+    with torch.inference_mode():
+        for first in range(0, len(units), at_once):
+            rows = slice(first, first + at_once)
+            some, chosen = torch.from_numpy(units[rows]).to(device), torch.from_numpy(wanted[rows]).to(device)
+            answer = network(some.nan_to_num()[None], torch.from_numpy(shown[rows]).to(device, some.dtype)[None])
+            probabilities = answer.logits[:, chosen].softmax(-1).mean(0)
+            means = (probabilities * network.points[chosen.nonzero()[:, 1]]).sum(-1)
+            parts.append((probabilities.cpu(), means.cpu(), answer.direct[:, chosen].mean(0).cpu()))
+    return TrackAnswers(wanted, *(torch.cat(part).numpy() for part in zip(*parts, strict=True)))
+
+
+class Estimates(NamedTuple):
+    """Estimates of some cells: units of numbers, and probabilities of points of categorical columns."""
+
+    wanted: BoolArray  # (n_rows, n_columns)
+    means: Array  # (n_cells,) in units, in the order of `wanted.nonzero()`; NaN for categories
+    probabilities: dict[int, Array]  # (n_cells of the column, n_points of the column) by categorical column
+
+    @classmethod
+    def average(cls, several: Sequence[Estimates]) -> Estimates:
+        """Return the mean over the tracks."""
+        first = several[0]
+        categories = {k: np.mean([one.probabilities[k] for one in several], axis=0) for k in first.probabilities}
+        return cls(first.wanted, np.mean([one.means for one in several], axis=0), categories)
+
+
+class Inputs:
+    """Inputs of the trees: one place for each number, and one for each of the most frequent categories."""
+
+    def __init__(self, grid: TableGrid) -> None:
+        self.sizes = [
+            min(int(grid.n_points[k]), MAX_ONE_HOT) if k in grid.n_categories else 1 for k in range(len(grid.centre))
+        ]
+        self.ends = np.cumsum(self.sizes)
+        self.grid, self.categories = grid, grid.n_categories
+        self.width = int(self.ends[-1]) if len(self.ends) else 0
+
+    def own(self, column: int) -> slice:
+        """Return the places of a column."""
+        return slice(self.ends[column] - self.sizes[column], self.ends[column])
+
+    def encode(self, units: Array, shown: BoolArray, fill: Estimates | None) -> Array:
+        """Return rows (n_rows, width) whose cells that are not shown are filled by estimates, or NaN without them."""
+        cells = np.where(shown, units, np.nan).astype(np.float32)
+        if fill is not None:
+            cells[fill.wanted] = fill.means
+        if not self.categories:
+            return cells
+        found = np.empty((len(units), self.width), dtype=np.float32)
+        for k, size in enumerate(self.sizes):
+            own = self.own(k)
+            if k not in self.categories:
+                found[:, own] = cells[:, k, None]
+                continue
+            found[:, own] = np.where(shown[:, k, None], units[:, k, None] == np.arange(size), np.nan)
+            if fill is not None:
+                found[fill.wanted[:, k], own] = fill.probabilities[k][:, :size]
+        return found
+
+    def of_cells(self, column: int, rows: Array, answers: TrackAnswers, here: BoolArray) -> Array:
+        """Return inputs (n_cells, width + 1) of a column's trees for the cells `here` among H's answers."""
+        if column in self.categories:
+            return self._with_own(column, rows, answers.probabilities[here], np.zeros(len(rows)))
+        return self._with_own(column, rows, answers.means[here][:, None], answers.direct[here])
+
+    def of_round(self, column: int, rows: Array, one: Round, here: BoolArray) -> Array:
+        """Return the same for training cells in the rows `here` of a round."""
+        if column in self.categories:
+            return self._with_own(column, rows, one.probabilities[column][here], np.zeros(len(rows)))
+        return self._with_own(column, rows, one.means[here, column][:, None], one.direct[here, column])
+
+    def _with_own(self, column: int, rows: Array, own: Array, direct: Array) -> Array:
+        """Return rows whose places of the column hold H's estimates, and H's direct estimate beside them."""
+        inputs = np.empty((len(rows), self.width + 1), dtype=np.float32)
+        inputs[:, :-1] = rows
+        inputs[:, self.own(column)] = own[:, : self.sizes[column]]
+        inputs[:, -1] = direct
+        return inputs
+
+    def start(self, column: int, answers: TrackAnswers, here: BoolArray) -> Array:
+        """Return H's scores of cells, to which those of the trees are added: logarithms of probabilities, or units."""
+        if column in self.categories:
+            own = answers.probabilities[here][:, : int(self.grid.n_points[column])]
+            return np.asarray(np.log(np.maximum(own, MIN_PROBABILITY)))
+        return np.asarray((answers.means[here] + answers.direct[here]) / 2)
+
+    def start_of_round(self, column: int, one: Round, here: BoolArray) -> Array:
+        """Return the same for training cells in the rows `here` of a round."""
+        if column in self.categories:
+            return np.asarray(np.log(np.maximum(one.probabilities[column][here], MIN_PROBABILITY)))
+        return np.asarray((one.means[here, column] + one.direct[here, column]) / 2)
+
+    def encode_column(self, column: int, codes: Array) -> Array:
+        """Return the places (n_cells, size) of the codes of one column."""
+        if column not in self.categories:
+            return np.asarray((codes - self.grid.centre[column]) / self.grid.spread[column])[:, None]
+        places = self.grid.places[column]
+        assert places is not None
+        return np.asarray(places[codes.astype(np.int64)][:, None] == np.arange(self.sizes[column]))
+
+
+class Round(NamedTuple):
+    """Training cells of a track: completed rows and what H predicts for cells that were hidden from it."""
+
+    shown: BoolArray  # (n_rows, n_columns) cells that are not filled
+    missing: TrackAnswers  # H's answers for the cells that are filled
+    targets: BoolArray  # (n_rows, n_columns)
+    means: Array  # (n_rows, n_columns) H's estimates of the targets
+    direct: Array  # (n_rows, n_columns)
+    probabilities: dict[int, Array]  # (n_rows, n_points) by categorical column
+
+
+class Ladder:
+    """Trees of all columns on three rungs: `observed`, `completed` by H, and `again` completed by the second rung.
+
+    Each track of H has trees of its own, which are not trained on its validation cells. Trees on completed rows are
+    added to H's estimate of the cell, made with the cell hidden. `rungs[name][track][column]` are the trees.
+    """
+
+    def __init__(self, grid: TableGrid, config: MaskedConfig, seed: int) -> None:
+        self.grid, self.config, self.seed = grid, config, seed
+        self.inputs = Inputs(grid)
+        self.rungs: dict[str, list[list[BoostedTrees | None]]] = {}
+        self._seconds_per_cell = 0.0  # of one tree, measured on the first rung
+
+    @property
+    def columns(self) -> range:
+        """Indices of the columns."""
+        return range(len(self.grid.centre))
+
+    def estimates(
+        self,
+        name: str,
+        track: int,
+        rows: tuple[Array, BoolArray],
+        answers: TrackAnswers,
+        before: Estimates | None,
+        *,
+        skip: Callable[[int], bool] = lambda column: False,
+        n_rounds: int | None = None,
+    ) -> Estimates:
+        """Return a rung's estimates of the cells that H was asked for; `before` completes the rows.
+
+        `rows` are units and the mask of the cells that are shown, each (n_rows, n_columns). Columns for which `skip`
+        is true, and those without trees, take H's estimates.
+        """
+        completed = self.inputs.encode(*rows, before)
+        found = self.of_track(answers)
+        at_rows, columns = answers.wanted.nonzero()
+        for k in self.columns:
+            here = columns == k
+            if skip(k) or not here.any():
+                continue
+            trees = self.rungs[name][track][k]
+            if trees is None:
+                continue
+            inputs, start = completed[at_rows[here]], None
+            if name != "observed":
+                inputs, start = self.inputs.of_cells(k, inputs, answers, here), self.inputs.start(k, answers, here)
+            scores = trees.score(inputs, n_rounds)
+            if k in self.grid.n_categories:
+                found.probabilities[k] = _softmax(scores if start is None else scores + start)
+            else:
+                found.means[here] = scores[:, 0] if start is None else scores[:, 0] + start
+        return found
+
+    def completes(self, name: str) -> bool:
+        """Return whether the estimates of a rung complete the rows of the next one."""
+        return name == "completed" and "again" in self.rungs
+
+    def of_track(self, answers: TrackAnswers) -> Estimates:
+        """Return H's own estimates."""
+        columns = answers.wanted.nonzero()[1]
+        probabilities = {
+            k: answers.probabilities[columns == k][:, : int(self.grid.n_points[k])] for k in self.grid.n_categories
+        }
+        return Estimates(answers.wanted, answers.means.copy(), probabilities)
+
+    def fit_observed(self, units: Array, seen: BoolArray, targets: Sequence[BoolArray], seconds: float | None) -> None:
+        """Grow the first rung: trees whose inputs are the observed cells, NaN where missing.
+
+        Once the time is used up, the remaining columns get few trees. Shapes: `units`, `seen` (n_rows, n_columns),
+        `targets` (n_rows, n_columns) by track.
+        """
+        rows = self.inputs.encode(units, seen, None)
+        config, start = self.config, time.perf_counter()
+        n_trees = 0
+
+        def column_trees(track: int, k: int) -> BoostedTrees | None:
+            nonlocal n_trees
+            here = targets[track][:, k]
+            inputs = rows[here]
+            inputs[:, self.inputs.own(k)] = np.nan
+            late = seconds is not None and time.perf_counter() - start > seconds
+            settings = TreeSettings(
+                MIN_TREES if late else self._most_trees, config.observed_leaves, config.tree_rate, config.max_bins
+            )
+            n_trees += settings.n_trees * len(inputs)
+            return self._grow((0, track, k), inputs, units[here, k], None, settings)
+
+        self._grow_all("observed", len(targets), column_trees)
+        self._seconds_per_cell = (time.perf_counter() - start) / max(n_trees, 1)
+
+    def fit_completed(
+        self,
+        name: str,
+        rounds: Sequence[Sequence[Round]],
+        units: Array,
+        fills: Sequence[Sequence[Estimates]],
+        seconds: float | None,
+    ) -> bool:
+        """Grow trees on completed rows; return False if there is no time for them.
+
+        `rounds` and `fills`, which complete their rows, are lists by track; `units` (n_rows, n_columns).
+        """
+        n_cells = sum(int(one.targets.sum()) for of_track in rounds for one in of_track)
+        settings = self._settings(n_cells, seconds)
+        if settings is None:
+            return False
+        rows = [
+            [self.inputs.encode(units, one.shown, fill) for one, fill in zip(*of_track, strict=True)]
+            for of_track in zip(rounds, fills, strict=True)
+        ]
+
+        def column_trees(track: int, k: int) -> BoostedTrees | None:
+            parts = []
+            for base, one in zip(rows[track], rounds[track], strict=True):
+                here = one.targets[:, k]
+                inputs = self.inputs.of_round(k, base[here], one, here)
+                parts.append((inputs, units[here, k], self.inputs.start_of_round(k, one, here)))
+            cells, targets, start = (np.concatenate(part) for part in zip(*parts, strict=True))
+            return self._grow((len(name), track, k), cells, targets, start, settings)
+
+        self._grow_all(name, len(rounds), column_trees)
+        return True
+
+    def _grow_all(self, name: str, n_tracks: int, grow_one: Callable[[int, int], BoostedTrees | None]) -> None:
+        """Grow the trees of all tracks and columns of a rung, each on one thread."""
+        jobs = [(track, k) for track in range(n_tracks) for k in self.columns]
+        trees = map_on_threads(lambda job: grow_one(*job), jobs)
+        n_columns = len(self.columns)
+        self.rungs[name] = [trees[track * n_columns : (track + 1) * n_columns] for track in range(n_tracks)]
+
+    def _settings(self, n_cells: int, seconds: float | None) -> TreeSettings | None:
+        """Return the size of trees on completed rows that fits into some seconds, None if no useful one does."""
+        n_trees = self._most_trees
+        if seconds is not None and self._seconds_per_cell:
+            n_trees = int(min(n_trees, seconds / (self._seconds_per_cell * max(n_cells, 1))))
+        if n_trees < MIN_TREES:
+            return None
+        return TreeSettings(n_trees, self.config.n_leaves, self.config.tree_rate, self.config.max_bins)
+
+    @property
+    def _most_trees(self) -> int:
+        """Number of trees of a column without a time limit."""
+        return min(self.config.n_trees, max(MIN_TREES, self.config.max_trees // max(len(self.columns), 1)))
+
+    def seconds(self, n_cells: int) -> float:
+        """Return the expected time of a pass over training cells, by the speed of the first rung."""
+        return self._seconds_per_cell * n_cells * self._most_trees
+
+    def n_rounds(self, name: str) -> int:
+        """Return the number of rounds of a rung."""
+        return max((trees.n_rounds for tracks in self.rungs[name] for trees in tracks if trees is not None), default=1)
+
+    def _grow(
+        self,
+        place: tuple[int, int, int],
+        inputs: Array,
+        targets: Array,
+        start: Array | None,
+        settings: TreeSettings,
+    ) -> BoostedTrees | None:
+        """Grow the trees of one column, none if it has few training cells or many categories.
+
+        `place` are the numbers of rung, track and column, which decide the random numbers.
+        """
+        column = place[2]
+        n_categories = int(self.grid.n_points[column]) if column in self.grid.n_categories else 0
+        if len(targets) < MIN_TARGETS or n_categories > MAX_CATEGORIES:
+            return None
+        if n_categories:
+            n_rounds = max(2, min(settings.n_trees, self.config.category_trees // n_categories))
+            settings = TreeSettings(n_rounds, self.config.category_leaves, settings.learning_rate, settings.max_bins)
+        else:
+            targets = np.clip(targets, -MAX_TARGET_UNITS, MAX_TARGET_UNITS)
+            targets, start = (targets, None) if start is None else (targets - start, np.zeros(len(targets)))
+        seed = int(np.random.default_rng([self.seed, TREE_STREAM, *place]).integers(2**31))
+        return grow(inputs, targets, settings, seed=seed, n_categories=n_categories, start=start)
+
+    def truncate(self, name: str, n_rounds: int) -> None:
+        """Keep the first rounds of all trees of a rung."""
+        for of_track in self.rungs[name]:
+            for trees in of_track:
+                if trees is not None:
+                    trees.truncate(min(n_rounds, trees.n_rounds))
+
+    def tensors(self) -> dict[str, Array]:
+        """Return arrays by name, for a model file."""
+        arrays: dict[str, Array] = {}
+        for name, tracks in self.rungs.items():
+            arrays |= to_tensors(f"trees.{name}", [trees for of_track in tracks for trees in of_track])
+        return arrays
+
+    @classmethod
+    def from_tensors(cls, arrays: dict[str, Array], grid: TableGrid, config: MaskedConfig, seed: int) -> Ladder:
+        """Undo `tensors`."""
+        ladder, n_tracks = cls(grid, config, seed), len(tracks_of(config.n_members))
+        for name in ("observed", "completed", "again"):
+            if f"trees.{name}.n_trees" in arrays:
+                sizes = [ladder._sizes(name, k) for _ in range(n_tracks) for k in ladder.columns]
+                trees = from_tensors(f"trees.{name}", arrays, sizes)
+                n_columns = len(ladder.columns)
+                ladder.rungs[name] = [trees[k * n_columns : (k + 1) * n_columns] for k in range(n_tracks)]
+        return ladder
+
+    def _sizes(self, name: str, column: int) -> tuple[int, int]:
+        """Return the numbers of inputs and scores of a column's trees."""
+        n_scores = int(self.grid.n_points[column]) if column in self.grid.n_categories else 1
+        return self.inputs.width + (name != "observed"), n_scores
+
+
+def hidden_rounds(
+    network: MaskedNetwork,
+    units: Array,
+    seen: BoolArray,
+    targets: BoolArray,
+    categories: dict[int, int],
+    *,
+    n_rounds: int,
+    patterns: BoolArray | None,
+    rng: np.random.Generator,
+) -> list[Round]:
+    """Ask a track of H for its training cells while they are hidden.
+
+    Cells that are missing together are hidden by the patterns of other rows, and rows are completed without them.
+    Otherwise each cell is hidden once, with few others of its row, and rows are completed from all observed cells:
+    what H fills in then depends on the target too, yet trees on such rows predict new rows better.
+
+    Shapes: `units`, `seen`, `targets` (n_rows, n_columns), `patterns` (n_patterns, n_columns).
+    """
+    shape = units.shape
+    if patterns is not None:
+        found = []
+        for _ in range(n_rounds):
+            hidden = targets & patterns[rng.integers(len(patterns), size=shape[0])]
+            answers = ask_track(network, units, seen & ~hidden, ~seen | hidden)
+            found.append(Round(seen & ~hidden, answers, hidden, *_at(answers, hidden, categories)))
+        return found
+    means, direct = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
+    probabilities: dict[int, Array] = {}
+    group = rng.integers(n_rounds, size=shape)
+    for k in range(n_rounds):
+        hidden = targets & (group == k)
+        answers = ask_track(network, units, seen & ~hidden, hidden)
+        for held, new in zip((means, direct), (answers.means, answers.direct), strict=True):
+            held[hidden] = new
+        for column, own in _by_category(answers, categories).items():
+            table = probabilities.setdefault(column, np.zeros((shape[0], own.shape[1]), dtype=np.float32))
+            table[hidden[:, column]] = own
+    missing = ask_track(network, units, seen, ~seen)
+    return [Round(seen, missing, targets, means, direct, probabilities)]
+
+
+def _at(answers: TrackAnswers, cells: BoolArray, categories: dict[int, int]) -> tuple[Array, Array, dict[int, Array]]:
+    """Return answers as tables (n_rows, n_columns), and probabilities (n_rows, n_points) by categorical column."""
+    tables = []
+    for part in (answers.means, answers.direct):
+        table = np.zeros(answers.wanted.shape, dtype=np.float32)
+        table[answers.wanted] = part
+        tables.append(table)
+    probabilities = {}
+    for column, own in _by_category(answers, categories).items():
+        probabilities[column] = np.zeros((len(cells), own.shape[1]), dtype=np.float32)
+        probabilities[column][answers.wanted[:, column]] = own
+    return tables[0], tables[1], probabilities
+
+
+def _by_category(answers: TrackAnswers, categories: dict[int, int]) -> dict[int, Array]:
+    """Return the probabilities of the cells of each categorical column; `categories` has their numbers of points."""
+    columns = answers.wanted.nonzero()[1]
+    return {k: answers.probabilities[columns == k][:, :size] for k, size in categories.items()}
+
+
+def _softmax(scores: Array) -> Array:
+    found = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probabilities: Array = found / found.sum(axis=1, keepdims=True)
+    return probabilities

@@ -2,4 +2,11 @@
 
 from __future__ import annotations
 
-collect_ignore_glob = ["conf.py", "drawing/*.py", "make_pictures.py", "offline_math.py"]
+collect_ignore_glob = [
+    "conf.py",
+    "drawing/*.py",
+    "make_pictures.py",
+    "offline_math.py",
+    "quick_start.py",
+    "screenshots.py",
+]

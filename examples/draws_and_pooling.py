@@ -32,7 +32,7 @@ Found = pd.DataFrame
 
 
 def make_tables(n_rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return a complete table, and the same with holes."""
+    """Return a complete table, and the same with missing cells."""
     rng = np.random.default_rng(0)
     age = rng.uniform(20, 80, n_rows)
     weight = rng.normal(60 + 0.3 * age, 10)

@@ -1,4 +1,4 @@
-"""Regress blood pressure on a table with holes: complete cases, pooled draws, R's mice, and a tipping point.
+"""Regress blood pressure on an incomplete table: complete cases, pooled draws, R's mice, and a tipping point.
 
     python examples/nhanes_regression.py [--max-time 90] [--draws 20] [--dry]
 
@@ -22,13 +22,12 @@ import statsmodels.formula.api as smf
 import torch
 
 from mcflow import MCFlowImputer
-from mcflow.benchmarks.blocks import Block, Bullets, Grid, Paragraph, to_markdown, with_block
-from mcflow.data.datasets import nhanes_path
-from mcflow.data.files import replacing
+from mcflow.files.atomic import replacing
+from mcflow.files.datasets import nhanes_path
 from mcflow.imputers.sensitivity import Sensitivity
 from mcflow.pool import PooledResult, fit_pooled
-from mcflow.report.diagnostics import plot_distributions
-from mcflow.report.sensitivity import plot_sensitivity
+from mcflow.report import plot_distributions, plot_sensitivity
+from mcflow_bench.report.blocks import Block, Bullets, Grid, Paragraph, to_markdown, with_block
 
 ROOT = Path(__file__).parent.parent
 PAGE, PICTURES = ROOT / "docs" / "nhanes.md", ROOT / "docs" / "pictures"
@@ -113,7 +112,7 @@ def moved_grid(found: Sensitivity) -> Grid:
 
 
 def spread_words(cases: Any, pooled: PooledResult) -> str:
-    """Say how the standard errors of both ways compare, and which terms are told apart from 0 by one only."""
+    """Say how the standard errors of both ways compare, and which terms differ from 0 by one only."""
     ratios = pooled.std_error / cases.bse[list(pooled.names)].to_numpy()
     changed = [
         f"`{term}` (p = {p_written(cases.pvalues[term])} before and {p_written(p_value)} now)"
@@ -148,10 +147,10 @@ class Clock:
 
 def opening_words(table: pd.DataFrame, m: int) -> str:
     share = table[[OUTCOME, *PREDICTORS]].isna().mean()
-    holes = ", ".join(f"`{name}` {100 * part:.1f} %" for name, part in share[share > 0].items())
+    shares = ", ".join(f"`{name}` {100 * part:.1f} %" for name, part in share[share > 0].items())
     return (
         f"Of {len(table):,} rows, {len(table.dropna(subset=share.index)):,} are complete in the columns of the model. "
-        f"Missing are {holes}. Estimates with standard errors in brackets, m = {m}, and the fraction of missing "
+        f"Missing are {shares}. Estimates with standard errors in brackets, m = {m}, and the fraction of missing "
         "information (fmi):"
     )
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from drawing.theme import Theme, arrow, blank
 from mcflow import MCFlowImputer
-from mcflow.data.datasets import nhanes_path
+from mcflow.files.datasets import nhanes_path
 
 COLUMNS = ["age", "gender", "height_cm", "weight_kg", "waist_cm", "sbp1", "education"]
 NAMES = ["age", "sex", "height", "weight", "waist", "pressure"]

@@ -11,7 +11,8 @@ import torch
 from sklearn.datasets import make_moons
 
 from drawing.theme import Theme
-from mcflow.flows import RealNVP, draw_masks
+from mcflow.fitting.initialisation import draw_masks
+from mcflow.paper.realnvp import RealNVP
 
 STEPS, ROWS = 1500, 1500
 

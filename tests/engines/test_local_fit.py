@@ -13,8 +13,8 @@ from mcflow import MCFlowImputer
 from mcflow.engines import Scorer, fit_dataset, impute_dataset
 from mcflow.errors import DataError, ParameterError
 from mcflow.files import partitioned
+from mcflow.fitting.out_of_core import RestOfRows
 from mcflow.masked.config import MaskedConfig
-from mcflow.masked.out_of_core import RestOfRows
 
 
 def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcflow.masked import out_of_core
-from mcflow.masked.out_of_core import MappedArrays
+from mcflow.fitting import out_of_core
+from mcflow.fitting.out_of_core import MappedArrays
 
 
 def resident() -> int:

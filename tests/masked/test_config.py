@@ -82,10 +82,25 @@ def test_width_and_members_go_by_the_rows_and_for_many_by_the_columns(n_rows, n_
     assert (config.width, config.n_members) == (width, n_members)
 
 
-@pytest.mark.parametrize(("n_rows", "per_root"), [(400, 30), (10_000, 60), (160_000, 80)])
+@pytest.mark.parametrize(("n_rows", "per_root"), [(400, 30), (10_000, 60), (160_000, 30)])
 @pytest.mark.parametrize("given", [0.0, 7.0])
 def test_number_of_steps_is_proportional_to_the_root_of_the_rows(n_rows, per_root, given) -> None:
     config = MaskedConfig(steps_per_root=given).for_table(n_rows, 5)
     per_epoch = math.ceil(n_rows / config.batch_size)
     wanted = (given or per_root) * math.sqrt(n_rows)
     assert wanted <= config.max_epochs * per_epoch < wanted + per_epoch
+
+
+def test_short_time_limit_halves_the_members_and_trains_them_longer() -> None:
+    plan = MaskedConfig().for_table(16_000, 16)
+    nominal = plan._nominal_seconds(16_000, 16)
+    short = MaskedConfig(max_time=0.5 * nominal).for_table(16_000, 16)
+    assert (plan.n_members, short.n_members) == (2, 1)
+    assert short.max_epochs == 2 * plan.max_epochs
+    assert MaskedConfig(max_time=2 * nominal).for_table(16_000, 16).n_members == plan.n_members
+
+
+def test_time_limit_leaves_given_members_and_epochs_as_they_are() -> None:
+    config = MaskedConfig(max_time=0.1, n_members=4).for_table(16_000, 16)
+    assert config.n_members == 4
+    assert MaskedConfig(max_time=0.1, max_epochs=3).for_table(16_000, 16).max_epochs == 3

@@ -31,6 +31,7 @@ __all__ = [
     "current",
     "fresh_store",
     "joined",
+    "kernels_on_all_threads",
     "kernels_on_one_thread",
     "map_on_threads",
     "n_threads",
@@ -322,6 +323,17 @@ def kernels_on_one_thread() -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
         _THREADS.reset(token)
+
+
+@contextlib.contextmanager
+def kernels_on_all_threads() -> Iterator[None]:
+    """Undo `kernels_on_one_thread` for a block with large kernels."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

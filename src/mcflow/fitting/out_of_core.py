@@ -1,8 +1,8 @@
-"""Training rows that do not fit in memory: read in batches and kept in memory-mapped files, in the units of H."""
+"""Training rows, which are read in batches and kept in memory-mapped files if they do not fit in memory."""
 
 from __future__ import annotations
 
-__all__ = ["MappedArrays", "RestOfRows"]
+__all__ = ["MappedArrays", "RestOfRows", "TrainingRows"]
 
 import itertools
 import mmap
@@ -16,19 +16,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mcflow.errors import DataError
 from mcflow.fitting.distributed import ALONE, Workers
-from mcflow.masked.encoding import TableGrid
-from mcflow.masked.model import TrainingRows
 from mcflow.typing import Array, FloatArray
 
 RELEASE_SECONDS = 0.2  # interval at which pages are released
 SMALL_BYTES = 1 << 27  # total size of files whose pages are never released
+
+
+class TrainingRows(NamedTuple):
+    """Rows that H learns from, in units and possibly memory-mapped."""
+
+    units: Tensor  # (n_rows, n_columns) float32; any number where a cell is missing
+    seen: Tensor  # (n_rows, n_columns) boolean, True where observed
 
 
 class MappedArrays:
@@ -103,12 +109,12 @@ class RestOfRows:
             if os.name == "posix":  # deleted files exist until they are closed, so a killed process leaves none behind
                 shutil.rmtree(own, ignore_errors=True)
             if writes:
-                self._write(rows, values, model.grid)
+                self._write(rows, values, model.grid.units)
             workers.gather(None)
             yield rows
 
-    def _write(self, all_rows: TrainingRows, values: FloatArray, grid: TableGrid) -> None:
-        """Write all rows to the mapped arrays."""
+    def _write(self, all_rows: TrainingRows, values: FloatArray, units_of: Callable[[FloatArray], FloatArray]) -> None:
+        """Write all rows to the mapped arrays, their codes converted by `units_of`."""
         units, seen = (part.numpy() for part in all_rows)
         first, n_rows = 0, len(units)
         for codes in itertools.chain([values], self.codes()):
@@ -117,7 +123,7 @@ class RestOfRows:
             if first > n_rows:
                 break
             seen[rows] = ~np.isnan(codes)
-            units[rows] = np.nan_to_num(grid.units(codes), copy=False)
+            units[rows] = np.nan_to_num(units_of(codes), copy=False)
         if first != n_rows:
             raise DataError(
                 f"The table has {'more' if first > n_rows else 'fewer'} than the {n_rows:,} rows that were counted. "

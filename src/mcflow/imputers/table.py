@@ -43,8 +43,8 @@ from mcflow.typing import FloatArray, RandomState
 
 if TYPE_CHECKING:  # these import torch, which loads at the first fit
     from mcflow.fitting.distributed import Workers
+    from mcflow.fitting.out_of_core import RestOfRows
     from mcflow.imputers.models import TableModel
-    from mcflow.masked.out_of_core import RestOfRows
 
 
 def _has_categories(imputer: MCFlowImputer) -> bool:
@@ -281,7 +281,7 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         ParameterError
             If the preset is "paper", which refills all rows in memory.
         """
-        from mcflow.masked.out_of_core import RestOfRows
+        from mcflow.fitting.out_of_core import RestOfRows
 
         schema, constraints, values = self._planned(sample)
         model = schema.among_coded(model=True)

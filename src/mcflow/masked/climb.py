@@ -28,6 +28,7 @@ from mcflow.masked.network import MaskedTrainer
 from mcflow.masked.predictor import Predictive
 from mcflow.typing import Array, BoolArray, FloatArray
 
+ASKED_ROWS = 1024  # rows by which the speed of H is measured
 TREES_MARGIN = 1.3  # time reserved for the trees, as a multiple of what they are expected to take
 
 
@@ -35,10 +36,18 @@ class _Group(NamedTuple):
     """Validation cells of a track that are hidden together, and H's answers for all cells that are not shown."""
 
     track: int
-    cells: BoolArray  # (n_validation_rows, n_columns)
-    units: Array  # (n_validation_rows, n_columns)
-    shown: BoolArray  # (n_validation_rows, n_columns)
+    hidden: BoolArray  # (n_validation_rows, n_columns)
+    rows: Array  # (n_rows,) indices of the validation rows that have such cells
+    cells: BoolArray  # (n_rows, n_columns) the hidden cells of these rows
+    units: Array  # (n_rows, n_columns)
+    shown: BoolArray  # (n_rows, n_columns)
     answers: TrackAnswers
+
+    @property
+    def places(self) -> tuple[int, Array, Array]:
+        """Indices of the hidden cells in a table (n_tracks, n_validation_rows, n_columns)."""
+        rows, columns = self.cells.nonzero()
+        return self.track, self.rows[rows], columns
 
 
 class Climb:
@@ -102,10 +111,18 @@ class Climb:
         return min(self.expected_seconds(), longest) if self.config.observed_trees else longest
 
     def expected_seconds(self) -> float:
-        """Return the time that trees on completed rows are expected to take at most, 0 if it was not measured."""
+        """Return the time that trees on completed rows are expected to take at most, by that of smaller tasks."""
         if not self.config.trees:
             return 0.0
-        return TREES_MARGIN * self.ladder.seconds(2 * sum(int(cells.sum()) for cells in self.targets))
+        n_rounds = self.config.hidden_rounds if self.trainer.patterns is None else self.config.pattern_rounds
+        trees = self.ladder.seconds(2 * sum(int(cells.sum()) for cells in self.targets))
+        return TREES_MARGIN * trees + (n_rounds + 2) * self._asking_seconds()
+
+    def _asking_seconds(self) -> float:
+        """Return the time that all tracks of H are expected to take to predict all rows once, by that for a few."""
+        some, start = slice(0, ASKED_ROWS), time.perf_counter()
+        ask_track(self.trainer.tracks[0], self.units[some], self.seen[some], ~self.seen[some])
+        return (time.perf_counter() - start) * len(self.units) / max(len(self.units[some]), 1)
 
     def climb(self) -> None:
         """Grow trees on completed rows, once or twice."""
@@ -166,43 +183,38 @@ class Climb:
         found = []
         for cells in validation.groups(track):
             hidden = cells.cpu().numpy()
-            shown = seen & ~hidden
-            found.append(_Group(track, hidden, units, shown, ask_track(network, units, shown, ~shown)))
+            rows = np.flatnonzero(hidden.any(axis=1))
+            own, shown = units[rows], (seen & ~hidden)[rows]
+            found.append(_Group(track, hidden, rows, hidden[rows], own, shown, ask_track(network, own, shown, ~shown)))
         return found
 
-    def _evaluate(self, name: str, n_rounds: int | None = None) -> None:
-        """Estimate the cells of all groups by a rung, and remember the estimates."""
-        before = self.found.get("completed") if name == "again" else None
+    def _choose_rounds(self, name: str) -> None:
+        """Keep as many rounds of trees as have the lowest error on validation cells, and remember their estimates."""
+        most, before = self.ladder.n_rounds(name), self.found.get("completed") if name == "again" else None
+        n_rounds = sorted({max(1, round(share * most)) for share in SHARES_KEPT})
 
-        def of_group(k: int) -> Estimates:
+        def of_group(k: int) -> list[Estimates]:
             group = self.groups[k]
             fill = before[k] if before is not None else self.ladder.of_track(group.answers)
-            return self.ladder.estimates(
+            return self.ladder.estimates_by_rounds(
                 *(name, group.track, (group.units, group.shown), group.answers),
                 None if name == "observed" else fill,
                 n_rounds=n_rounds,
             )
 
-        self.found[name] = map_on_threads(of_group, range(len(self.groups)))
-
-    def _choose_rounds(self, name: str) -> None:
-        """Keep as many rounds of trees as have the lowest error on validation cells."""
-        most = self.ladder.n_rounds(name)
-        errors = {}
-        for share in SHARES_KEPT:
-            n_rounds = max(1, round(share * most))
-            self._evaluate(name, n_rounds)
-            errors[n_rounds] = self._own_error(name)
-        self.ladder.truncate(name, min(errors, key=lambda n: errors[n]))
-        self._evaluate(name)
+        by_rounds = list(zip(*map_on_threads(of_group, range(len(self.groups))), strict=True))
+        errors = [self._own_error(name, list(estimates)) for estimates in by_rounds]
+        best = int(np.argmin(errors))
+        self.ladder.truncate(name, n_rounds[best])
+        self.found[name] = list(by_rounds[best])
 
     def _cells_of(self, estimates: list[Estimates]) -> FloatArray:
         """Return the means (n_cells,) of the validation cells, track by track."""
-        tables = np.full((len(self.trainer.tracks), *self.groups[0].cells.shape), np.nan, dtype=np.float64)
+        tables = np.full(self.validation.shape, np.nan)
         for group, found in zip(self.groups, estimates, strict=True):
             of_group = np.full(group.cells.shape, np.nan)
             of_group[found.wanted] = found.means
-            tables[group.track][group.cells] = of_group[group.cells]
+            tables[group.places] = of_group[group.cells]
         return tables[self.validation]
 
     @cached_property
@@ -239,8 +251,9 @@ class Climb:
             truth[k] = np.concatenate([group.units[group.cells[:, k], k] for group in self.groups]).astype(np.int64)
         return by_name, {k: points for k, points in truth.items() if len(points)}
 
-    def _own_error(self, name: str) -> float:
+    def _own_error(self, name: str, estimates: list[Estimates]) -> float:
         """Return the error of a rung's estimates on validation cells: squares of numbers, and 1 - p of categories."""
+        self.found[name] = estimates
         columns = self.validation.nonzero()[2]
         numbers = ~np.isin(columns, list(self.grid.n_categories))
         squares = (self._cells_of(self.found[name]) - self.truth)[numbers] ** 2
@@ -291,9 +304,8 @@ class Climb:
         probabilities = np.zeros((*self.validation.shape, self.grid.points.shape[1]), dtype=np.float32)
         groups: list[list[BoolArray]] = [[] for _ in self.trainer.tracks]
         for group in self.groups:
-            groups[group.track].append(group.cells)
-            kept = group.cells[group.answers.wanted]
-            probabilities[group.track][group.cells] = group.answers.probabilities[kept]
+            groups[group.track].append(group.hidden)
+            probabilities[group.places] = group.answers.probabilities[group.cells[group.answers.wanted]]
         cells = Predictive(
             self.grid.marginals(torch.device("cpu")), columns, torch.from_numpy(probabilities[self.validation])[None]
         )

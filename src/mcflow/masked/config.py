@@ -25,10 +25,14 @@ _SIZES = (
     _Size(2_000, math.inf, 64, 4, 30.0),
     _Size(10_000, 32, 128, 4, 60.0),
     _Size(10_000, math.inf, 128, 2, 60.0),
-    _Size(math.inf, 20, 256, 2, 80.0),
-    _Size(math.inf, 32, 192, 2, 80.0),
-    _Size(math.inf, math.inf, 256, 2, 80.0),
+    _Size(math.inf, 12, 256, 2, 30.0),
+    _Size(math.inf, 20, 256, 2, 40.0),
+    _Size(math.inf, 32, 192, 2, 40.0),
+    _Size(math.inf, math.inf, 256, 2, 40.0),
 )
+
+#: Multiply-adds per second of a core by which the time of a training is estimated, of H with two tracks on two cores.
+_NOMINAL_SPEED = 5e10
 
 #: Maximum number of inputs of the first layer and of outputs of the last one.
 _MAX_PLACES = 4096
@@ -46,7 +50,8 @@ class MaskedConfig:
 
     #: Width of H's residual blocks; 0 chooses it by the size of the table.
     width: int = 0
-    #: Networks trained side by side, whose predictions are averaged; 0 chooses more for smaller tables.
+    #: Networks trained side by side, whose predictions are averaged; 0 chooses more for smaller tables, and half as
+    #: many if `max_time` is too short to train them.
     n_members: int = 0
     #: Residual blocks of H.
     n_blocks: int = 2
@@ -93,7 +98,7 @@ class MaskedConfig:
     #: Whether trees on the observed cells alone are a rung. Their speed also sizes the other trees under `max_time`.
     observed_trees: bool = True
     #: Boosted trees of a numeric column on each rung and track.
-    n_trees: int = 100
+    n_trees: int = 150
     #: Trees of all numeric columns together on each rung and track, which wide tables share out.
     max_trees: int = 6_000
     #: Leaves of the trees on completed rows, and on observed cells alone.
@@ -103,13 +108,13 @@ class MaskedConfig:
     category_trees: int = 240
     category_leaves: int = 15
     #: Learning rate of the trees.
-    tree_rate: float = 0.1
+    tree_rate: float = 0.15
     #: Bins of an input of the trees.
-    max_bins: int = 63
+    max_bins: int = 127
     #: Maximum number of rows that trees are grown on; more are a random sample.
     tree_rows: int = 100_000
     #: Rounds in which H is asked for its training cells, each hidden in one of them.
-    hidden_rounds: int = 20
+    hidden_rounds: int = 10
     #: The same where cells are missing together and are hidden by the patterns of other rows.
     pattern_rounds: int = 4
     #: Relative reduction of the squared error on validation cells that a pass of trees on completed rows must bring
@@ -133,8 +138,8 @@ class MaskedConfig:
     #: Times that a draw redraws every missing cell from donors.
     n_sweeps: int = 2
     #: Fractions of `max_time` for the trees on observed cells, and on completed rows.
-    observed_time_share: float = 0.15
-    trees_time_share: float = 0.35
+    observed_time_share: float = 0.25
+    trees_time_share: float = 0.45
     #: Whether a multivariate Gaussian joins the blend of small tables.
     gaussian: bool = True
     #: Rows up to which the Gaussian is a candidate.
@@ -158,7 +163,7 @@ class MaskedConfig:
     #: Fraction of `max_time` reserved for G when it is fitted with H, and its limit when it is fitted later.
     flow_time_share: float = 0.2
     #: Fraction of `max_time` reserved for the calibration when G is not fitted with H.
-    calibration_time_share: float = 0.1
+    calibration_time_share: float = 0.05
     #: Fraction of `max_time` after which the factored density is abandoned.
     factored_time_share: float = 0.5
     #: Epochs and time of a bootstrap copy, as a fraction of those of the first fit.
@@ -177,7 +182,7 @@ class MaskedConfig:
         places = _MAX_PLACES // max(n_columns, 1)
         batch_size = max(1, min(self.batch_size, n_rows // 4))
         n_steps = (self.steps_per_root or size.steps_per_root) * math.sqrt(n_rows)
-        return replace(
+        config = replace(
             self,
             width=self.width or size.width,
             n_members=n_members,
@@ -186,3 +191,13 @@ class MaskedConfig:
             batch_size=batch_size,
             max_epochs=self.max_epochs or math.ceil(n_steps / math.ceil(n_rows / batch_size)),
         )
+        if not self.n_members and 0 < self.max_time < config._nominal_seconds(n_rows, n_columns):
+            n_epochs = self.max_epochs or 2 * config.max_epochs
+            return replace(config, n_members=max(1, n_members // 2), max_epochs=n_epochs)
+        return config
+
+    def _nominal_seconds(self, n_rows: int, n_columns: int) -> float:
+        """Return the estimated time of the training of H, from its multiply-adds, forwards and backwards."""
+        ends = n_columns * (self.n_knots + self.n_points + 4) * self.width
+        per_row = 3 * (ends + 2 * self.n_blocks * self.width**2)
+        return self.max_epochs * n_rows * per_row * self.n_members / 2 / _NOMINAL_SPEED

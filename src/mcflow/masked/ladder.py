@@ -21,22 +21,23 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mcflow.fitting.distributed import map_on_threads
+from mcflow.fitting.distributed import map_on_threads, n_threads
 from mcflow.masked.config import MaskedConfig
 from mcflow.masked.encoding import TableGrid
 from mcflow.masked.network import MaskedNetwork, tracks_of
-from mcflow.masked.trees import BoostedTrees, TreeSettings, from_tensors, grow, to_tensors
+from mcflow.masked.trees import BoostedTrees, TreeSettings, from_tensors, grow, load_lightgbm, to_tensors
 from mcflow.typing import Array, BoolArray
 
 MAX_ONE_HOT = 16  # categories of a column that the trees distinguish; the most frequent ones
 MAX_TARGET_UNITS = 10.0  # units at which targets are clipped, as in the training of H
 MIN_PROBABILITY = 1e-4  # lower bound of a probability whose logarithm is taken
 OUTPUTS_AT_ONCE = 500_000  # outputs of H's last layer computed together: few enough for the processor's caches
+LEAVES_EXPONENT = 0.6  # the time of a tree grows with this power of its number of leaves
 MIN_TARGETS = 30  # training cells of a column below which it has no trees
 MAX_CATEGORIES = 48  # categories of a column above which it has no trees
 MIN_TREES = 10  # trees per column below which a pass is not worth its time
 TREE_STREAM = 0x74726565  # separates the random numbers of the trees from others of the same seed
-SHARES_KEPT = (0.1, 0.25, 0.5, 1.0)  # fractions of the rounds that are compared on validation cells
+SHARES_KEPT = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)  # fractions of the rounds that are compared on validation cells
 
 
 class TrackAnswers(NamedTuple):
@@ -179,7 +180,7 @@ class Ladder:
         self.grid, self.config, self.seed = grid, config, seed
         self.inputs = Inputs(grid)
         self.rungs: dict[str, list[list[BoostedTrees | None]]] = {}
-        self._seconds_per_cell = 0.0  # of one tree, measured on the first rung
+        self._seconds_per_cell = 0.0  # of one tree on completed rows, by the speed of the first rung
 
     @property
     def columns(self) -> range:
@@ -195,31 +196,46 @@ class Ladder:
         before: Estimates | None,
         *,
         skip: Callable[[int], bool] = lambda column: False,
-        n_rounds: int | None = None,
     ) -> Estimates:
-        """Return a rung's estimates of the cells that H was asked for; `before` completes the rows.
+        """Return a rung's estimates of the cells that H was asked for; see `estimates_by_rounds`."""
+        return self.estimates_by_rounds(name, track, rows, answers, before, skip=skip)[0]
 
-        `rows` are units and the mask of the cells that are shown, each (n_rows, n_columns). Columns for which `skip`
-        is true, and those without trees, take H's estimates.
+    def estimates_by_rounds(
+        self,
+        name: str,
+        track: int,
+        rows: tuple[Array, BoolArray],
+        answers: TrackAnswers,
+        before: Estimates | None,
+        *,
+        skip: Callable[[int], bool] = lambda column: False,
+        n_rounds: Sequence[int] = (0,),
+    ) -> list[Estimates]:
+        """Return a rung's estimates of the cells that H was asked for by the first rounds, for increasing `n_rounds`.
+
+        `before` completes the rows, which are units and the mask of the cells that are shown, each (n_rows, n_columns).
+        Columns for which `skip` is true, and those without trees, take H's estimates. 0 stands for all rounds.
         """
         completed = self.inputs.encode(*rows, before)
-        found = self.of_track(answers)
+        found = [self.of_track(answers) for _ in n_rounds]
         at_rows, columns = answers.wanted.nonzero()
         for k in self.columns:
-            here = columns == k
-            if skip(k) or not here.any():
+            here, trees = columns == k, self.rungs[name][track][k]
+            if skip(k) or trees is None or not here.any():
                 continue
-            trees = self.rungs[name][track][k]
-            if trees is None:
-                continue
-            inputs, start = completed[at_rows[here]], None
+            inputs, scores = completed[at_rows[here]], np.zeros((1, 1), dtype=np.float32)
             if name != "observed":
                 inputs, start = self.inputs.of_cells(k, inputs, answers, here), self.inputs.start(k, answers, here)
-            scores = trees.score(inputs, n_rounds)
-            if k in self.grid.n_categories:
-                found.probabilities[k] = _softmax(scores if start is None else scores + start)
-            else:
-                found.means[here] = scores[:, 0] if start is None else scores[:, 0] + start
+                scores = start.reshape(len(inputs), -1)
+            done = 0
+            for estimates, last in zip(found, n_rounds, strict=True):
+                end = min(last, trees.n_rounds) if last else trees.n_rounds
+                if end > done:
+                    scores, done = scores + trees.score(inputs, range(done, end)), end
+                if k in self.grid.n_categories:
+                    estimates.probabilities[k] = _softmax(scores)
+                else:
+                    estimates.means[here] = scores[:, 0]
         return found
 
     def completes(self, name: str) -> bool:
@@ -237,27 +253,32 @@ class Ladder:
     def fit_observed(self, units: Array, seen: BoolArray, targets: Sequence[BoolArray], seconds: float | None) -> None:
         """Grow the first rung: trees whose inputs are the observed cells, NaN where missing.
 
-        Once the time is used up, the remaining columns get few trees. Shapes: `units`, `seen` (n_rows, n_columns),
-        `targets` (n_rows, n_columns) by track.
+        Their number under a time limit follows from the time of a few trees of the column with most cells. Shapes:
+        `units`, `seen` (n_rows, n_columns), `targets` (n_rows, n_columns) by track.
         """
         rows = self.inputs.encode(units, seen, None)
-        config, start = self.config, time.perf_counter()
-        n_trees = 0
+        config = self.config
 
-        def column_trees(track: int, k: int) -> BoostedTrees | None:
-            nonlocal n_trees
+        def column_trees(track: int, k: int, n_trees: int) -> BoostedTrees | None:
             here = targets[track][:, k]
             inputs = rows[here]
             inputs[:, self.inputs.own(k)] = np.nan
-            late = seconds is not None and time.perf_counter() - start > seconds
-            settings = TreeSettings(
-                MIN_TREES if late else self._most_trees, config.observed_leaves, config.tree_rate, config.max_bins
-            )
-            n_trees += settings.n_trees * len(inputs)
+            settings = TreeSettings(n_trees, config.observed_leaves, config.tree_rate, config.max_bins)
             return self._grow((0, track, k), inputs, units[here, k], None, settings)
 
-        self._grow_all("observed", len(targets), column_trees)
-        self._seconds_per_cell = (time.perf_counter() - start) / max(n_trees, 1)
+        n_trees = self._most_trees
+        n_cells = [int(cells[:, k].sum()) for cells in targets for k in self.columns]
+        if seconds is not None and any(n_cells):
+            largest = int(np.argmax(n_cells))
+            load_lightgbm()  # its import is not part of the time of a tree
+            start = time.perf_counter()
+            column_trees(*divmod(largest, len(self.columns)), MIN_TREES)
+            per_cell = (time.perf_counter() - start) / (MIN_TREES * n_cells[largest])
+            n_trees = int(np.clip(seconds * n_threads() / (per_cell * sum(n_cells)), MIN_TREES, n_trees))
+        start = time.perf_counter()
+        self._grow_all("observed", len(targets), lambda track, k: column_trees(track, k, n_trees))
+        larger = (config.n_leaves / config.observed_leaves) ** LEAVES_EXPONENT
+        self._seconds_per_cell = larger * (time.perf_counter() - start) / max(n_trees * sum(n_cells), 1)
 
     def fit_completed(
         self,
@@ -314,7 +335,7 @@ class Ladder:
         return min(self.config.n_trees, max(MIN_TREES, self.config.max_trees // max(len(self.columns), 1)))
 
     def seconds(self, n_cells: int) -> float:
-        """Return the expected time of a pass over training cells, by the speed of the first rung."""
+        """Return the expected time of a pass over training cells on completed rows, by the speed of the first rung."""
         return self._seconds_per_cell * n_cells * self._most_trees
 
     def n_rounds(self, name: str) -> int:

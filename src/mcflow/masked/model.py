@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["MaskedModel", "TrainingRows"]
+__all__ = ["MaskedModel"]
 
+import contextlib
 import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -21,7 +22,15 @@ from mcflow.columns.schema import Column
 from mcflow.errors import ParameterError
 from mcflow.fitting.calibration import Calibration
 from mcflow.fitting.callbacks import Callback, History
-from mcflow.fitting.distributed import ALONE, Workers, kernels_on_one_thread, map_on_threads, share_out
+from mcflow.fitting.distributed import (
+    ALONE,
+    Workers,
+    kernels_on_all_threads,
+    kernels_on_one_thread,
+    map_on_threads,
+    share_out,
+)
+from mcflow.fitting.out_of_core import TrainingRows
 from mcflow.fitting.trainer import closing_all, notify_phase
 from mcflow.masked.blend import Blend
 from mcflow.masked.climb import Climb
@@ -31,7 +40,7 @@ from mcflow.masked.draws import CellDraws
 from mcflow.masked.encoding import TableGrid
 from mcflow.masked.flow import ConditionalFlow, draw, fit_density, log_density
 from mcflow.masked.ladder import Ladder
-from mcflow.masked.network import TARGETS_AT_ONCE, MaskedNetwork, MaskedTrainer, patterns_of
+from mcflow.masked.network import MIN_THREAD_WIDTH, TARGETS_AT_ONCE, MaskedNetwork, MaskedTrainer, patterns_of
 from mcflow.masked.predictor import Predictor
 from mcflow.random import Streams, seed_from
 from mcflow.typing import Array, FloatArray, Header
@@ -43,13 +52,6 @@ PROBABILITY_ROWS = 16_384  # rows whose probabilities are computed together
 MIN_TIME = 0.1  # minimum training time of a bootstrap copy, in seconds
 KEPT_ROWS = 65_536  # rows kept after the fit, for donors and G; more are a random sample
 FLOW_STREAM = 0x666C6F77  # separates the random numbers of G from those of the same seed used elsewhere
-
-
-class TrainingRows(NamedTuple):
-    """Rows that H learns from, in units and possibly memory-mapped."""
-
-    units: Tensor  # (n_rows, n_columns) float32; any number where a cell is missing
-    seen: Tensor  # (n_rows, n_columns) boolean, True where observed
 
 
 class MaskedModel:
@@ -215,13 +217,22 @@ class MaskedModel:
                 climb.start(self.seed if self._parent is None else None)
                 trainer.seconds_after = climb.expected_seconds()
             trainer.limit_time(self._training_seconds(climb))
-            trainer.train()
+            with self._kernel_threads():
+                trainer.train()
             network.eval()
             self.history, self.network = trainer.history, network
             self._rows = _sample(values, self.seed)
             if workers.is_first:
                 self._finish(climb, streams.fill, callbacks)
             self._take_from_first(workers, device)
+
+    def _kernel_threads(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context with all threads for the kernels of a single large network under a time limit.
+
+        Other fits run each kernel on one thread, so that their results do not depend on the number of threads.
+        """
+        single = self.config.n_members == 1 and self.config.width >= MIN_THREAD_WIDTH
+        return kernels_on_all_threads() if single and self.config.max_time else contextlib.nullcontext()
 
     @property
     def _deadline(self) -> float | None:
@@ -239,7 +250,8 @@ class MaskedModel:
     def _finish(self, climb: Climb, rng: np.random.Generator, callbacks: Sequence[Callback]) -> None:
         """Climb the rest of the ladder, fit the blend and the calibration, and G if it is wanted now."""
         notify_phase(callbacks, "growing trees on completed rows")
-        climb.climb()
+        with self._kernel_threads():
+            climb.climb()
         notify_phase(callbacks, "calibrating" if self.calibrates else "weighing the estimates")
         if self._parent is None:
             calibration = climb.calibrate(rng)

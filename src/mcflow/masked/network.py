@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "MIN_THREAD_WIDTH",
     "TARGETS_AT_ONCE",
     "Answer",
     "MaskedNetwork",

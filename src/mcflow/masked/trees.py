@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MIN_LEAF_ROWS = 20  # minimum number of rows in a leaf, less for small tables
 ROWS_PER_LEAF = 40  # rows per leaf of a tree
 RIDGE = 1.0  # L2 penalty of leaf values
+SMOOTHING = 5.0  # strength, in rows, with which the value of a node shrinks towards that of its parent
 NAN_DECISION = 8  # decision type of a split whose input may be NaN, in LightGBM's encoding
 OPENMP = (  # what to do when LightGBM does not find the system's OpenMP library
     "install the system's OpenMP library: apt-get install libgomp1 (Debian, Ubuntu), dnf install libgomp (Fedora) or "
@@ -68,13 +69,13 @@ class BoostedTrees:
     ) -> None:
         self.n_features, self.n_scores = n_features, n_scores
         self._booster, self._arrays = booster, arrays
-        self.n_rounds = booster.current_iteration() if booster is not None else 0
+        n_trees = len(arrays.n_leaves) if arrays is not None else 0
+        self.n_rounds = booster.current_iteration() if booster is not None else n_trees // n_scores
 
-    def score(self, inputs: Array, n_rounds: int | None = None) -> Array:
-        """Return the scores (n_rows, n_scores) of inputs (n_rows, n_features), by the first rounds if given."""
-        scores = self.booster.predict(
-            inputs, num_iteration=n_rounds or self.n_rounds or None, raw_score=True, num_threads=1
-        )
+    def score(self, inputs: Array, rounds: range | None = None) -> Array:
+        """Return the scores (n_rows, n_scores) of inputs (n_rows, n_features), by some consecutive rounds or by all."""
+        first, count = (0, self.n_rounds) if rounds is None else (rounds.start, len(rounds))
+        scores = self.booster.predict(inputs, start_iteration=first, num_iteration=count, raw_score=True, num_threads=1)
         return np.asarray(scores, dtype=np.float32).reshape(len(inputs), self.n_scores)
 
     def truncate(self, n_rounds: int) -> None:
@@ -94,7 +95,7 @@ class BoostedTrees:
         """The nodes of the trees."""
         if self._arrays is None:
             assert self._booster is not None
-            text = self._booster.model_to_string(num_iteration=self.n_rounds or -1, importance_type="gain")
+            text = self._booster.model_to_string(num_iteration=self.n_rounds, importance_type="gain")
             self._arrays = _from_text(text)
         return self._arrays
 
@@ -104,7 +105,7 @@ class BoostedTrees:
             "n_scores": self.n_scores,
             "_arrays": self.arrays,
             "_booster": None,
-            "n_rounds": 0,
+            "n_rounds": self.n_rounds,
         }
 
 
@@ -131,6 +132,7 @@ def grow(
         "learning_rate": settings.learning_rate,
         "min_data_in_leaf": int(np.clip(n_rows // 50, 3, MIN_LEAF_ROWS)),
         "lambda_l2": RIDGE,
+        "path_smooth": SMOOTHING,
         "max_bin": settings.max_bins,
         "min_data_in_bin": 1,
         "feature_pre_filter": False,

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -199,9 +198,10 @@ def test_kill_in_the_middle_loses_and_repeats_no_finished_cell(small, tmp_path, 
 def test_interrupt_ends_the_cells_and_says_how_to_continue(small, tmp_path) -> None:
     output, slow = tmp_path / "out", tmp_path / "slow"
     run = command(small, output, f"python:fakes:Means(log={str(slow)!r},seconds=600)")
-    # A shell that runs the tests in the background ignores SIGINT, and its children would too.
-    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    bench = subprocess.Popen(run, env=environment(), stderr=subprocess.PIPE, text=True, preexec_fn=heeds)
+    # A shell that runs the tests in the background ignores SIGINT, and child processes inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    bench = subprocess.Popen(run, env=environment(), stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     until(lambda: pids(slow))
     cells = pids(slow)
     with pytest.raises(OutputError, match=f"Process {bench.pid} is at work on"), Store(output).locked():

@@ -121,9 +121,9 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         from the networks of the first and take about a quarter of its time. `draw` uses the models in turn, so that
         pooled analyses include the uncertainty of the model.
     density : {"auto", True, False}, default="auto"
-        When the flow G of "default" is fitted. "auto" fits it at its first use, by `score_samples`, `sample`, `save` or
-        `draw` for a large table; until then the model keeps its training rows, at most 65,536 of them. True fits it in
-        `fit`. False never fits it: `save` then writes a file without it, and the other calls raise `ParameterError`.
+        When the flow G of "default" is fitted. "auto" fits it at its first use, by `score_samples`, `sample` or `save`;
+        until then the model keeps its training rows, at most 65,536 of them. True fits it in `fit`. False never fits
+        it: `save` then writes a file without it, and `score_samples` and `sample` raise `ParameterError`.
         The same seed gives the same bits with "auto" and True. A fit shared by several processes treats "auto" as True.
     calibrate : bool, default=True
         Calibrate quantiles and draws on validation cells.
@@ -155,14 +155,16 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
     Notes
     -----
     With "default", a network H reads the observed cells of a row and the mask, and is trained to predict cells that are
-    hidden from it. It predicts a distribution for every missing cell. Numbers are filled with its mean, blended with
-    other estimates on validation cells; categories are filled with the most probable one.
+    hidden from it. It predicts a distribution for every missing cell. Boosted trees estimate the cell as well, from the
+    observed cells alone and from rows completed by H. Numbers are filled with a blend of all estimates, whose weights
+    are fitted on validation cells; categories are filled with the most probable one.
 
-    The flow G of "default" is a joint density of the missing cells of a row, given the predictions of H. It fills no
-    cell: `transform`, `predict_proba`, `quantile` and `interval` do not use it. `draw` does not use it for models of
-    small tables, whose cells it draws one after the other from H; a table is small if it has at most 5,000 rows, a
-    numeric column and not too many columns (34 numbers with 5,000 rows, 87 with 300). G gives the densities of
-    `score_samples`, the rows of `sample` and the joint draws of larger tables.
+    `draw` starts from these predictions and then redraws each missing cell from donors: observed values in the same
+    leaf of a tree. In tables of at most 5,000 rows a factored density draws cells instead where validation rows are
+    clearly more probable under it.
+
+    The flow G of "default" is a joint density of the missing cells of a row, given the predictions of H. It gives
+    `score_samples` and `sample` only: `transform`, `predict_proba`, `quantile`, `interval` and `draw` do not use it.
 
     With "paper", the flow G maps rows to a Gaussian latent space and is trained by maximum likelihood on completed
     rows; H maps latent points to more probable ones that agree with the observed cells. At every epoch that is a power

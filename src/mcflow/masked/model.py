@@ -55,11 +55,10 @@ FLOW_STREAM = 0x666C6F77  # separates the random numbers of G from those of the 
 
 
 class MaskedModel:
-    """Network H, blend of estimates and calibration, and a flow G that is fitted when a joint density is needed.
+    """Network H, trees, blend and calibration, with donors and a flow G that are fitted when they are first needed.
 
-    H fills cells and predicts their distributions. G is not used by `fill`, `probabilities` and `quantiles`, nor by
-    draws of tables that are small enough for the Gaussians of the blend; it gives `log_density`, `sample` and the draws
-    of larger tables.
+    H and the trees fill cells, and H predicts their distributions. Donors give the draws. G gives `log_density` and
+    `sample` only.
     """
 
     def __init__(

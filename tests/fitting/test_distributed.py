@@ -262,7 +262,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def near(one: dict[str, np.ndarray], other: dict[str, np.ndarray], tolerance: float) -> None:
     assert one.keys() == other.keys()
     for name, array in one.items():
-        if not name.startswith("calibration"):  # which counts cells below a bound
+        # The calibration counts cells below a bound, and rounding may tip a split of a tree; fills are compared instead.
+        if not name.startswith(("calibration", "trees", "donors")):
             np.testing.assert_allclose(array, other[name], rtol=tolerance, atol=tolerance, err_msg=name)
 
 
@@ -272,6 +273,8 @@ def test_two_workers_when_they_fit_then_have_the_losses_and_weights_of_one(seen,
     for found in seen:
         np.testing.assert_allclose(found[case]["losses"], alone["losses"], rtol=1e-4)
         near(found[case]["tensors"], alone["tensors"], 2e-3)
+        if case != "streamed":  # which fits a table of its own
+            np.testing.assert_allclose(found[case]["filled"], alone["filled"], atol=0.02)
 
 
 @pytest.mark.parametrize("case", ["plain", "sent", "several_models", "streamed", "max_time", "no_seed", "gone_on"])

@@ -18,7 +18,7 @@ from mcflow.files.atomic import read_tensors, write_tensors
 from mcflow.imputers.persistence import KIND
 from mcflow.masked.blend import ESTIMATES, RUNGS
 from mcflow.masked.config import MaskedConfig
-from mcflow.masked.ladder import MAX_CATEGORIES, MIN_TARGETS, Ladder
+from mcflow.masked.ladder import MAX_CATEGORIES, MIN_TARGETS, Ladder, ask_track
 
 CONFIG = MaskedConfig(
     width=16, n_members=2, n_knots=8, n_points=12, max_epochs=4, n_trees=20, category_trees=40, donor_trees=4
@@ -103,15 +103,15 @@ def test_rung_that_no_column_needs_is_dropped() -> None:
 
 @pytest.mark.parametrize("useless", ["observed", "again"])
 def test_rung_that_only_does_harm_is_dropped(useless, monkeypatch) -> None:
-    estimates = Ladder.estimates
+    estimates = Ladder.estimates_by_rounds
 
     def harmed(self: Ladder, name: str, *given: Any, **more: Any) -> Any:
         found = estimates(self, name, *given, **more)
-        return found._replace(means=found.means + 1e3 * np.sign(found.means)) if name == useless else found
+        return [one._replace(means=one.means + 1e3 * np.sign(one.means)) if name == useless else one for one in found]
 
     rows, missing = steps()
     with monkeypatch.context() as patched:
-        patched.setattr(Ladder, "estimates", harmed)
+        patched.setattr(Ladder, "estimates_by_rounds", harmed)
         model = imputer().fit(np.where(missing, np.nan, rows)).model_
     assert useless not in model.ladder.rungs
     assert not model.blend.weights[:, ESTIMATES.index(useless)].any()
@@ -326,3 +326,19 @@ def test_category_that_was_never_seen_is_never_drawn() -> None:
     found = imputer().fit(frame)
     for table in found.draw(frame, m=10, random_state=1, row_ids=np.arange(len(frame))):
         assert not (table["one"] == "never").any()
+
+
+def test_estimates_by_rounds_are_those_of_truncated_trees() -> None:
+    rows, missing = steps()
+    model = imputer().fit(np.where(missing, np.nan, rows)).model_
+    ladder = model.ladder
+    name = next(iter(ladder.rungs))
+    units = model.grid.units(np.where(missing, np.nan, rows)).astype(np.float32)
+    answers = ask_track(model.predictor.tracks[0], units, ~missing, missing)
+    before = None if name == "observed" else ladder.of_track(answers)
+    given = (name, 0, (units, ~missing), answers, before)
+    few, every = ladder.estimates_by_rounds(*given, n_rounds=(2, 10**6))
+    np.testing.assert_allclose(every.means, ladder.estimates(*given).means, atol=1e-6)
+    ladder.truncate(name, 2)
+    np.testing.assert_allclose(few.means, ladder.estimates(*given).means, atol=1e-6)
+    assert (few.means != every.means).any()

@@ -28,7 +28,7 @@ _SIZES = (
     _Size(math.inf, 12, 256, 2, 30.0),
     _Size(math.inf, 20, 256, 2, 40.0),
     _Size(math.inf, 32, 192, 2, 40.0),
-    _Size(math.inf, math.inf, 256, 2, 40.0),
+    _Size(math.inf, math.inf, 256, 2, 15.0),
 )
 
 #: Multiply-adds per second of a core by which the time of a training is estimated, of H with two tracks on two cores.
@@ -105,7 +105,7 @@ class MaskedConfig:
     n_leaves: int = 63
     observed_leaves: int = 31
     #: Trees of a categorical column in all, one per category and round, and their leaves.
-    category_trees: int = 240
+    category_trees: int = 120
     category_leaves: int = 15
     #: Learning rate of the trees.
     tree_rate: float = 0.15
@@ -121,16 +121,16 @@ class MaskedConfig:
     #: for a second one.
     min_gain: float = 0.01
     #: Donor trees of a column, and their number in wide tables.
-    donor_trees: int = 10
+    donor_trees: int = 20
     min_donor_trees: int = 4
     #: Donor trees of all columns from which a column has fewer.
-    donor_cells: int = 200
+    donor_cells: int = 400
     #: Maximum number of training cells of a donor tree.
     donor_rows: int = 5_000
     #: Maximum number of rows that donors come from; more are a random sample.
     donor_table_rows: int = 20_000
     #: Minimum number of donors in a leaf.
-    donor_leaf: int = 5
+    donor_leaf: int = 3
     #: Fraction of the inputs that are candidates for a split of a donor tree.
     donor_inputs: float = 0.7
     #: Fraction of the donor trees of a column that a draw uses. Fewer trees make draws differ more from each other.

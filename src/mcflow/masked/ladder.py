@@ -58,7 +58,7 @@ def ask_track(network: MaskedNetwork, units: Array, shown: BoolArray, wanted: Bo
     at_once = max(1, OUTPUTS_AT_ONCE // (network.n_members * max(network.points.numel(), 1)))
     parts = []
     with torch.inference_mode():
-        for first in range(0, len(units), at_once):
+        for first in range(0, max(len(units), 1), at_once):  # no rows give empty answers
             rows = slice(first, first + at_once)
             some, chosen = torch.from_numpy(units[rows]).to(device), torch.from_numpy(wanted[rows]).to(device)
             answer = network(some.nan_to_num()[None], torch.from_numpy(shown[rows]).to(device, some.dtype)[None])

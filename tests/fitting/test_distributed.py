@@ -262,7 +262,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def near(one: dict[str, np.ndarray], other: dict[str, np.ndarray], tolerance: float) -> None:
     assert one.keys() == other.keys()
     for name, array in one.items():
-        # The calibration counts cells below a bound, and rounding may tip a split of a tree; fills are compared instead.
+        # The calibration counts cells below a bound, and rounding may tip a split of a tree; fills are compared too.
         if not name.startswith(("calibration", "trees", "donors")):
             np.testing.assert_allclose(array, other[name], rtol=tolerance, atol=tolerance, err_msg=name)
 

@@ -133,8 +133,6 @@ class MaskedConfig:
     donor_leaf: int = 3
     #: Fraction of the inputs that are candidates for a split of a donor tree.
     donor_inputs: float = 0.7
-    #: Fraction of the donor trees of a column that a draw uses. Fewer trees make draws differ more from each other.
-    donor_spread: float = 1.0
     #: Times that a draw redraws every missing cell from donors.
     n_sweeps: int = 2
     #: Fractions of `max_time` for the trees on observed cells, and on completed rows.

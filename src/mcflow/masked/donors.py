@@ -38,19 +38,19 @@ class DonorTrees:
     donors: Array  # (n_donors,)
     values: FloatArray  # (n_values,) distinct codes of the column
 
-    def draw(self, inputs: Array, trees: Array, uniforms: FloatArray) -> FloatArray:
-        """Return the code of a random donor of each row.
+    def draw(self, inputs: Array, uniforms: FloatArray) -> FloatArray:
+        """Return the code of a random donor of each row, in its leaf of a random tree.
 
-        Shapes: `inputs` (n_rows, n_inputs), `trees` (n_rows,) indices, `uniforms` (n_rows,).
+        Shapes: `inputs` (n_rows, n_inputs), `uniforms` (2, n_rows).
         """
-        node = self.roots[trees]
+        node = self.roots[(uniforms[0] * len(self.roots)).astype(np.int64)]
         active = np.flatnonzero(self.left[node] >= 0)
         while len(active):
             here = node[active]
             smaller = inputs[active, self.features[here]] <= self.thresholds[here]
             node[active] = np.where(smaller, self.left[here], self.right[here])
             active = active[self.left[node[active]] >= 0]
-        chosen = np.minimum((uniforms * self.counts[node]).astype(np.int64), self.counts[node] - 1)
+        chosen = np.minimum((uniforms[1] * self.counts[node]).astype(np.int64), self.counts[node] - 1)
         codes: FloatArray = self.values[self.donors[self.right[node] + chosen]]
         return codes
 
@@ -90,12 +90,12 @@ class Donors:
         missing: BoolArray,
         answers: TrackAnswers,
         order: Array,
-        uniforms: Callable[[int], tuple[Array, FloatArray]],
+        uniforms: Callable[[int], FloatArray],
     ) -> None:
         """Redraw the missing cells of completed rows in place, column by column.
 
-        `answers` are H's, for these and cells of other columns. `uniforms` returns the trees and the random numbers
-        (n_cells,) of a column's missing cells. Shapes: `codes`, `missing` (n_rows, n_columns), `order` (n_columns,).
+        `answers` are H's, for these and cells of other columns. `uniforms` returns the random numbers (2, n_cells) of a
+        column's missing cells. Shapes: `codes`, `missing` (n_rows, n_columns), `order` (n_columns,).
         """
         grid = self.inputs.grid
         rows = self.inputs.encode(grid.units(codes).astype(np.float32), np.ones(codes.shape, bool), None)
@@ -106,7 +106,7 @@ class Donors:
                 continue
             own = columns == k
             inputs = self.inputs.of_cells(k, rows[here], answers, own)
-            codes[here, k] = self.trees[k].draw(inputs, *uniforms(k))
+            codes[here, k] = self.trees[k].draw(inputs, uniforms(k))
             rows[here, self.inputs.own(k)] = self.inputs.encode_column(k, codes[here, k])
 
     def tensors(self) -> dict[str, Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["CellDraws"]
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -107,31 +108,17 @@ class CellDraws:
                 continue
             rng = np.random.default_rng([self.seed, int(number)])
             for sweep in range(self.blend.config.n_sweeps):
-                order, group = rng.permutation(n_columns), rng.random((n_columns,))
-                donors.redraw(table, left, answers, order, self._chooser(hashes, left, int(number), sweep, group))
+                uniforms = partial(self._uniforms, hashes, left, int(number), sweep)
+                donors.redraw(table, left, answers, rng.permutation(n_columns), uniforms)
         drawn_cells: FloatArray = np.clip(tables[:, missing], *(bound[columns] for bound in self.predictor.box))
         return drawn_cells
 
-    def _chooser(
-        self, hashes: Array, missing: BoolArray, number: int, sweep: int, group: FloatArray
-    ) -> Callable[[int], tuple[Array, FloatArray]]:
-        """Return a function that chooses the trees and random numbers of a column's missing cells."""
-        donors, n_columns = self._donors(), missing.shape[1]
-        assert donors is not None
-        spread = self.blend.config.donor_spread
-
-        def choose(column: int) -> tuple[Array, FloatArray]:
-            n_trees = len(donors.trees[column].roots)
-            own = hashes[missing[:, column]]
-            uniforms = [
-                cell_uniforms(own, np.full(len(own), column + (1 + 2 * sweep + k) * n_columns), np.array([number]))[0]
-                for k in range(2)
-            ]
-            first = int(group[column] * n_trees)
-            trees = (first + (uniforms[0] * max(1, round(spread * n_trees))).astype(np.int64)) % n_trees
-            return trees, uniforms[1]
-
-        return choose
+    @staticmethod
+    def _uniforms(hashes: Array, missing: BoolArray, number: int, sweep: int, column: int) -> FloatArray:
+        """Return two random numbers (2, n_cells) for each missing cell of a column, for its tree and its donor."""
+        own, n_columns = hashes[missing[:, column]], missing.shape[1]
+        places = [column + (1 + 2 * sweep + k) * n_columns for k in range(2)]
+        return np.stack([cell_uniforms(own, np.full(len(own), place), np.array([number]))[0] for place in places])
 
     def category_frequencies(self, values: FloatArray, column: int, predicted: FloatArray) -> FloatArray:
         """Return the frequencies (n_rows, n_categories) with which draws have each category of a column.

@@ -130,7 +130,7 @@ class MaskedConfig:
     #: Maximum number of rows that donors come from; more are a random sample.
     donor_table_rows: int = 20_000
     #: Minimum number of donors in a leaf.
-    donor_leaf: int = 3
+    donor_leaf: int = 5
     #: Fraction of the inputs that are candidates for a split of a donor tree.
     donor_inputs: float = 0.7
     #: Times that a draw redraws every missing cell from donors.

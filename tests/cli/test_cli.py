@@ -348,7 +348,7 @@ def test_interrupt_ends_with_130_and_a_hint(source, monkeypatch, capsys) -> None
 
 def test_demo_fills_the_table_that_ships_with_the_package(tmp_path, capsys) -> None:
     output = tmp_path / "filled.parquet"
-    assert main(["demo", "-o", str(output), "--max-epochs", "2"]) == 0
+    assert main(["demo", "-o", str(output), "--max-time", "3"]) == 0
     filled = pd.read_parquet(output)
     assert filled.shape == (5265, 42)
     assert not filled.isna().any().any()

@@ -28,7 +28,7 @@ def test_table_comes_back_with_its_types(data_folder, tmp_path, capsys, name, en
         table.to_csv(source, index=False)
     else:
         table.to_parquet(source, index=False)
-    assert main(["impute", str(source), "-o", str(output), "--max-epochs", "1", "--batch-size", "4096"]) == 0
+    assert main(["impute", str(source), "-o", str(output), "--max-time", "1"]) == 0
     before, after = read(source), read(output)
     assert list(after.columns) == list(before.columns)
     left = "not filled: cabin" in capsys.readouterr().out

@@ -40,7 +40,7 @@ def pipeline(**given: object) -> object:
         (StandardScaler(), make_column_selector(dtype_include="number")),
         (encoder, make_column_selector(dtype_exclude="number")),
     )
-    imputer = MCFlowImputer(max_epochs=1, random_state=0, **given)
+    imputer = MCFlowImputer(max_time=0.5, random_state=0, **given)
     return make_pipeline(imputer, columns, LogisticRegression(max_iter=500))
 
 

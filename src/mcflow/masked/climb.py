@@ -108,10 +108,11 @@ class Climb:
         if not self.config.trees:
             return 0.0
         longest = self.config.trees_time_share * self.config.max_time
-        return min(self.expected_seconds(), longest) if self.config.observed_trees else longest
+        return min(self.expected_seconds, longest) if self.config.observed_trees else longest
 
+    @cached_property
     def expected_seconds(self) -> float:
-        """Return the time that trees on completed rows are expected to take at most, by that of smaller tasks."""
+        """Time that trees on completed rows are expected to take at most, estimated from smaller tasks."""
         if not self.config.trees:
             return 0.0
         n_rounds = self.config.hidden_rounds if self.trainer.patterns is None else self.config.pattern_rounds

@@ -31,7 +31,7 @@ _SIZES = (
     _Size(math.inf, math.inf, 256, 2, 15.0),
 )
 
-#: Multiply-adds per second of a core by which the time of a training is estimated, of H with two tracks on two cores.
+#: Multiply-adds per second of one core, from which the time of a training is estimated.
 _NOMINAL_SPEED = 5e10
 
 #: Maximum number of inputs of the first layer and of outputs of the last one.

@@ -214,7 +214,7 @@ class MaskedModel:
             if workers.is_first:
                 notify_phase(callbacks, "growing trees on observed cells")
                 climb.start(self.seed if self._parent is None else None)
-                trainer.seconds_after = climb.expected_seconds()
+                trainer.seconds_after = climb.expected_seconds
             trainer.limit_time(self._training_seconds(climb))
             with self._kernel_threads():
                 trainer.train()

@@ -82,7 +82,7 @@ def test_width_and_members_go_by_the_rows_and_for_many_by_the_columns(n_rows, n_
     assert (config.width, config.n_members) == (width, n_members)
 
 
-@pytest.mark.parametrize(("n_rows", "per_root"), [(400, 30), (10_000, 60), (160_000, 30)])
+@pytest.mark.parametrize(("n_rows", "per_root"), [(400, 20), (10_000, 60), (160_000, 30)])
 @pytest.mark.parametrize("given", [0.0, 7.0])
 def test_number_of_steps_is_proportional_to_the_root_of_the_rows(n_rows, per_root, given) -> None:
     config = MaskedConfig(steps_per_root=given).for_table(n_rows, 5)
@@ -104,3 +104,11 @@ def test_time_limit_leaves_given_members_and_epochs_as_they_are() -> None:
     config = MaskedConfig(max_time=0.1, n_members=4).for_table(16_000, 16)
     assert config.n_members == 4
     assert MaskedConfig(max_time=0.1, max_epochs=3).for_table(16_000, 16).max_epochs == 3
+
+
+def test_very_short_limit_halves_the_width_unless_it_is_given() -> None:
+    plan = MaskedConfig().for_table(16_000, 16)
+    nominal = plan._nominal_seconds(16_000, 16)
+    assert MaskedConfig(max_time=0.5 * nominal).for_table(16_000, 16).width == plan.width
+    assert MaskedConfig(max_time=0.1 * nominal).for_table(16_000, 16).width == plan.width // 2
+    assert MaskedConfig(max_time=0.1 * nominal, width=96).for_table(16_000, 16).width == 96

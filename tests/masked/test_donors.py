@@ -9,7 +9,7 @@ import pytest
 from mcflow import MCFlowImputer
 from mcflow.errors import ModelFileError
 from mcflow.masked.config import MaskedConfig
-from mcflow.masked.donors import Donors
+from mcflow.masked.donors import ARRAYS, Donors, DonorTrees
 
 CONFIG = MaskedConfig(
     width=16, n_members=2, n_knots=8, n_points=12, max_epochs=4, n_trees=10, donor_trees=4, factored=False
@@ -77,6 +77,16 @@ def test_new_rows_are_drawn_from_the_same_donors(fitted) -> None:
         assert np.isin(found[np.isnan(new[:, k]), k], column).all()
 
 
+def test_donors_are_drawn_in_proportion_to_their_weights() -> None:
+    """One leaf with three donors: the first is never drawn, the last three times as often as the second."""
+    nodes = {"features": [0], "thresholds": [0.0], "left": [-1], "right": [0], "counts": [3], "donors": [2, 0, 1]}
+    arrays = {name: np.array(nodes[name], dtype=kind) for name, kind in ARRAYS.items()}
+    trees = DonorTrees(np.array([0], dtype=np.int32), **arrays, values=np.array([10.0, 20.0, 30.0]))
+    uniforms = np.stack([np.zeros(4000), (np.arange(4000) + 0.5) / 4000])
+    drawn = trees.draw(np.zeros((4000, 1)), uniforms, np.array([1.0, 3.0, 0.0]))
+    assert {value: int((drawn == value).sum()) for value in trees.values} == {10.0: 1000, 20.0: 3000, 30.0: 0}
+
+
 def test_bounds_hold_for_draws() -> None:
     rows = incomplete()
     bounds = {0: (-1.0, 1.0), 2: (0.0, 2.0)}
@@ -107,8 +117,8 @@ def test_donors_survive_their_arrays(fitted) -> None:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(50, model.ladder.inputs.width + 1)).astype(np.float32)
     for k, trees in model.donors().trees.items():
-        uniforms = rng.random((2, 50))
-        np.testing.assert_array_equal(again.trees[k].draw(inputs, uniforms), trees.draw(inputs, uniforms))
+        given = inputs, rng.random((2, 50)), rng.exponential(size=len(trees.values))
+        np.testing.assert_array_equal(again.trees[k].draw(*given), trees.draw(*given))
 
 
 def test_arrays_without_donors_give_none(fitted) -> None:

@@ -18,7 +18,7 @@ from mcflow.files.atomic import read_tensors, write_tensors
 from mcflow.imputers.persistence import KIND
 from mcflow.masked.blend import ESTIMATES, RUNGS
 from mcflow.masked.config import MaskedConfig
-from mcflow.masked.ladder import MAX_CATEGORIES, MIN_TARGETS, Ladder, ask_track
+from mcflow.masked.ladder import COMPLETED_BY, MAX_CATEGORIES, MIN_TARGETS, Ladder, ask_track
 
 CONFIG = MaskedConfig(
     width=16, n_members=2, n_knots=8, n_points=12, max_epochs=4, n_trees=20, category_trees=40, donor_trees=4
@@ -98,10 +98,11 @@ def test_rung_that_no_column_needs_is_dropped() -> None:
         model = imputer().fit(table).model_
         kept = list(model.ladder.rungs)
         used = [name for name in RUNGS if (model.blend.weights[:, ESTIMATES.index(name)] > 0).any()]
-        assert kept == [name for name in RUNGS if name in used or (name == "completed" and "again" in used)]
+        sources = {COMPLETED_BY[name] for name in used}
+        assert kept == [name for name in COMPLETED_BY if name in used or name in sources]
 
 
-@pytest.mark.parametrize("useless", ["observed", "again"])
+@pytest.mark.parametrize("useless", ["chained", "again"])
 def test_rung_that_only_does_harm_is_dropped(useless, monkeypatch) -> None:
     estimates = Ladder.estimates_by_rounds
 
@@ -159,7 +160,7 @@ def test_columns_of_a_wide_table_share_the_trees() -> None:
     for max_trees, expected in ((36, 12), (6, 10), (6_000, 20)):
         config = replace(CONFIG, max_trees=max_trees)
         ladder = imputer(preset=config).fit(rows).model_.ladder
-        settings = ladder._settings(n_cells=100, seconds=None)
+        settings = ladder._settings("completed", n_cells=100, seconds=None)
         assert settings is not None
         assert settings.n_trees == expected
 
@@ -167,7 +168,7 @@ def test_columns_of_a_wide_table_share_the_trees() -> None:
 def test_rung_for_which_there_is_no_time_is_left_out() -> None:
     rows, missing = steps(300)
     found = imputer(preset=replace(CONFIG, max_time=1e-3)).fit(np.where(missing, np.nan, rows))
-    assert not {"completed", "again"} & set(found.model_.ladder.rungs)
+    assert not {"chained", "completed", "again"} & set(found.model_.ladder.rungs)
     assert np.isfinite(found.transform(np.where(missing, np.nan, rows))).all()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -104,6 +105,16 @@ def test_pickled_trees_score_the_same(kind) -> None:
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.score(inputs), model.score(inputs))
     assert (again.n_features, again.n_scores) == (model.n_features, model.n_scores)
+
+
+def test_threads_that_score_different_rounds_do_not_disturb_each_other() -> None:
+    model, inputs = of_numbers(), cells(20_000, missing=0.3)
+    ranges = [range(first, last) for last in (1, 2, 5, 8) for first in range(last)] * 20
+    alone = {rounds: model.score(inputs, rounds) for rounds in set(ranges)}
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda rounds: model.score(inputs, rounds), ranges))
+    for rounds, scores in zip(ranges, together, strict=True):
+        np.testing.assert_array_equal(scores, alone[rounds])
 
 
 def test_several_models_are_stored_one_after_the_other() -> None:

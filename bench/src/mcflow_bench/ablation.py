@@ -26,13 +26,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcflow.cli.machine import peak_mib
 from mcflow.errors import McflowError, ParameterError, did_you_mean
 from mcflow.evaluation.methods import MethodSpec
 from mcflow.imputers.presets import Config
 from mcflow.masked.config import MaskedConfig
 from mcflow.paper.config import PaperConfig
 from mcflow_bench.data.catalog import read_numbers, table_source
+from mcflow_bench.machine import peak_mib
 from mcflow_bench.protocol import Split, split_table
 from mcflow_bench.runner import Listener, Progress
 from mcflow_bench.store import Row, Store
@@ -87,6 +87,7 @@ VARIANTS: dict[str, Variant] = {
     "no_knots": Variant("reads numbers without knots", {"n_knots": 0}),
     "no_trees": Variant("no trees, H alone", {"trees": False}),
     "no_observed": Variant("no trees on observed cells", {"observed_trees": False}),
+    "no_chained": Variant("no trees on rows completed by the trees on observed cells", {"min_network_error": 1e9}),
     "no_again": Variant("no second pass of trees on completed rows", {"min_gain": 1.0}),
     "one_member": Variant("one network, so one track, instead of several", {"n_members": 1}),
     "no_gaussian": Variant("no Gaussian in the blend", {"gaussian": False}, few_rows=True),
@@ -184,7 +185,7 @@ def density_scores(imputer: MCFlowImputer, split: Split, seed: int) -> dict[str,
 
     from mcflow.masked.model import MaskedModel
 
-    model, columns = imputer.model_, imputer.schema_.among_coded(model=True)
+    model, columns = imputer.model_, imputer.schema_.model_among_coded
     if not isinstance(model, MaskedModel):
         raise ParameterError("The densities of hidden cells need preset='default'. Fit with that.")
     units = torch.from_numpy(model.grid.units(split.test[:, columns]).astype(np.float32))

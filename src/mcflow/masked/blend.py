@@ -17,8 +17,8 @@ from mcflow.masked.config import MaskedConfig
 from mcflow.masked.encoding import TableGrid
 from mcflow.typing import Array, BoolArray, FloatArray
 
-#: Rungs of the ladder of trees, in their order.
-RUNGS = ("observed", "completed", "again")
+#: Rungs of the ladder of trees, in the order of their weights in a model file.
+RUNGS = ("observed", "completed", "again", "chained")
 #: Estimates of a number: the mean over the points and H's direct estimate, the column mean, the Gaussian, and trees.
 ESTIMATES = ("mean", "direct", "column", "gaussian", *RUNGS)
 #: Estimates of the probabilities of categories.
@@ -226,14 +226,19 @@ class Blend:
     ) -> Blend:
         """Undo `tensors`; files of earlier formats have fewer estimates, and more Gaussians."""
         blend = cls(columns, grid, config)
-        weights = arrays["blend"]
-        blend.weights = np.pad(weights, ((0, 0), (0, len(ESTIMATES) - weights.shape[1])))
-        blend.pooled, blend.means = arrays.get("pooled", blend.pooled), arrays["means"]
+        blend.weights = _padded(arrays["blend"], len(ESTIMATES))
+        blend.pooled = _padded(arrays.get("pooled", blend.pooled), len(POOLED))
+        blend.means = arrays["means"]
         if "gaussian.mean" in arrays:
             blend.gaussian = GaussianModel(arrays["gaussian.mean"][0], arrays["gaussian.covariance"][0])
             blend.codec = TableCodec.from_tensors(list(columns), arrays, max_one_hot=GAUSSIAN_CATEGORIES)
             blend.factored = FactoredCells.from_tensors(arrays, blend.codec, blend.gaussian)
         return blend
+
+
+def _padded(weights: Array, n_estimates: int) -> Array:
+    """Return weights with those of estimates that an earlier format did not have, which are 0."""
+    return np.pad(weights, ((0, 0), (0, n_estimates - weights.shape[1])))
 
 
 def _by_row(cells: FloatArray, validation: BoolArray, rows: Array) -> FloatArray:

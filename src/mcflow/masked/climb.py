@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["Climb"]
 
 import time
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from mcflow.fitting.calibration import Calibration, column_errors
 from mcflow.fitting.distributed import map_on_threads
 from mcflow.masked.blend import Blend
 from mcflow.masked.ladder import (
+    COMPLETED_BY,
     SHARES_KEPT,
     TREE_STREAM,
     Estimates,
@@ -54,8 +55,11 @@ class Climb:
     """Grow the rungs of the ladder from the bottom up, and weigh them on the validation cells of the training of H.
 
     1. Trees on the observed cells (`start`), before H is trained.
-    2. Trees on rows completed by H (`climb`). The number of rounds with the lowest validation error is kept.
-    3. Trees on rows completed by the second rung, if that lowered the squared error of the blend by `min_gain`.
+    2. Trees on rows completed by the first rung, unless H is clearly better than that, and trees on rows completed by
+       H, unless it is clearly worse for lack of time (`climb`).
+    3. Trees on rows completed by the latter, if they lowered the squared error of the blend by `min_gain`.
+
+    The number of rounds with the lowest validation error is kept on each rung.
 
     Under a time limit, the number of trees follows from the time that a tree took on the first rung, and rungs for
     which there is no time are left out. `calibrate` fits the weights of the blend; a rung that no column uses is
@@ -115,9 +119,15 @@ class Climb:
         """Time that trees on completed rows are expected to take at most, estimated from smaller tasks."""
         if not self.config.trees:
             return 0.0
-        n_rounds = self.config.hidden_rounds if self.trainer.patterns is None else self.config.pattern_rounds
-        trees = self.ladder.seconds(2 * sum(int(cells.sum()) for cells in self.targets))
-        return TREES_MARGIN * trees + (n_rounds + 2) * self._asking_seconds()
+        n_cells = sum(int(cells.sum()) for cells in self.targets)
+        names = [name for name in COMPLETED_BY if name != "observed"]
+        trees = sum(self.ladder.seconds(name, n_cells) for name in names)
+        return TREES_MARGIN * trees + (self._n_rounds + 2) * self._asking_seconds()
+
+    @property
+    def _n_rounds(self) -> int:
+        """Number of rounds in which H is asked for its training cells."""
+        return self.config.hidden_rounds if self.trainer.patterns is None else self.config.pattern_rounds
 
     def _asking_seconds(self) -> float:
         """Return the time that all tracks of H are expected to take to predict all rows once, by that for a few."""
@@ -129,28 +139,51 @@ class Climb:
         """Grow trees on completed rows, once or twice."""
         if not self.config.trees:
             return
-        rounds = map_on_threads(self._rounds, range(len(self.trainer.tracks)))
-        fills = [[self.ladder.of_track(one.missing) for one in of_track] for of_track in rounds]
         if "observed" in self.ladder.rungs:
             self._choose_rounds("observed")
+        ratio = self._network_error()
+        useful = ratio <= self.config.max_network_error
+        rounds = map_on_threads(partial(self._rounds, targets=useful), range(len(self.trainer.tracks)))
+        self.fills = {"network": [[self.ladder.of_track(one.missing) for one in of_track] for of_track in rounds]}
+        if ratio > self.config.min_network_error:
+            self._complete("observed", rounds)
+            self._grow("chained", rounds, 3 if useful else 1)
         before = self._error()
-        if not self.ladder.fit_completed("completed", rounds, self.units, fills, self._seconds_left(2)):
-            return
-        self._choose_rounds("completed")
-        if self._error() > (1 - self.config.min_gain) * before:
-            return
-        fills = [
-            [
-                self.ladder.estimates("completed", track, (self.units, one.shown), one.missing, fill)
-                for one, fill in zip(rounds[track], fills[track], strict=True)
-            ]
-            for track in range(len(rounds))
-        ]
-        if self.ladder.fit_completed("again", rounds, self.units, fills, self._seconds_left(1)):
-            self._choose_rounds("again")
+        if useful and self._grow("completed", rounds, 2) and self._error() <= (1 - self.config.min_gain) * before:
+            self._complete("completed", rounds)
+            self._grow("again", rounds, 1)
 
-    def _rounds(self, track: int) -> list[Round]:
-        """Ask a track for its training cells while they are hidden."""
+    def _network_error(self) -> float:
+        """Return the validation error of H relative to that of the first rung, 0 if there is no such rung."""
+        if "observed" not in self.found:
+            return 0.0
+        own = [self.ladder.of_track(group.answers) for group in self.groups]
+        others = self._own_error("observed", self.found["observed"])
+        return self._own_error("mean", own) / max(others, 1e-12)
+
+    def _complete(self, name: str, rounds: list[list[Round]]) -> None:
+        """Complete the rows of all tracks with the estimates of a rung."""
+        before = self.fills.get(COMPLETED_BY[name] or "")
+        self.fills[name] = [
+            [
+                self.ladder.estimates(
+                    name, track, (self.units, one.shown), one.missing, None if before is None else before[track][k]
+                )
+                for k, one in enumerate(of_track)
+            ]
+            for track, of_track in enumerate(rounds)
+        ]
+
+    def _grow(self, name: str, rounds: list[list[Round]], n_passes: int) -> bool:
+        """Grow the first of some rungs on completed rows that are left; return False if there is no time for it."""
+        fills = self.fills[COMPLETED_BY[name] or ""]
+        grown = self.ladder.fit_completed(name, rounds, self.units, fills, self._seconds_left(n_passes))
+        if grown:
+            self._choose_rounds(name)
+        return grown
+
+    def _rounds(self, track: int, *, targets: bool) -> list[Round]:
+        """Ask a track for the missing cells, and for its training cells while they are hidden if these are wanted."""
         patterns = self.trainer.patterns
         return hidden_rounds(
             self.trainer.tracks[track],
@@ -158,7 +191,7 @@ class Climb:
             self.seen,
             self.targets[track],
             {k: int(self.grid.n_points[k]) for k in self.grid.n_categories},
-            n_rounds=self.config.hidden_rounds if patterns is None else self.config.pattern_rounds,
+            n_rounds=self._n_rounds if targets or patterns is not None else 0,
             patterns=None if patterns is None else patterns.cpu().numpy(),
             rng=np.random.default_rng([self.ladder.seed, TREE_STREAM, track]),
         )
@@ -191,17 +224,15 @@ class Climb:
 
     def _choose_rounds(self, name: str) -> None:
         """Keep as many rounds of trees as have the lowest error on validation cells, and remember their estimates."""
-        most, before = self.ladder.n_rounds(name), self.found.get("completed") if name == "again" else None
+        most, source = self.ladder.n_rounds(name), COMPLETED_BY[name]
         n_rounds = sorted({max(1, round(share * most)) for share in SHARES_KEPT})
 
         def of_group(k: int) -> list[Estimates]:
             group = self.groups[k]
-            fill = before[k] if before is not None else self.ladder.of_track(group.answers)
-            return self.ladder.estimates_by_rounds(
-                *(name, group.track, (group.units, group.shown), group.answers),
-                None if name == "observed" else fill,
-                n_rounds=n_rounds,
-            )
+            rows, fill = (group.units, group.shown), None
+            if source is not None:
+                fill = self.ladder.of_track(group.answers) if source == "network" else self.found[source][k]
+            return self.ladder.estimates_by_rounds(name, group.track, rows, group.answers, fill, n_rounds=n_rounds)
 
         by_rounds = list(zip(*map_on_threads(of_group, range(len(self.groups))), strict=True))
         errors = [self._own_error(name, list(estimates)) for estimates in by_rounds]
@@ -237,16 +268,22 @@ class Climb:
         found = {"mean": self._cells_of(own), "direct": self._cells_of(direct)}
         return found | {name: self._cells_of(estimates) for name, estimates in self.found.items()}
 
-    def _categories(self) -> tuple[dict[str, dict[int, FloatArray]], dict[int, Array]]:
-        """Return the probabilities of the validation cells by name and column, and their true points by column."""
+    def _categories(
+        self, estimates: dict[str, list[Estimates]] | None = None
+    ) -> tuple[dict[str, dict[int, FloatArray]], dict[int, Array]]:
+        """Return the probabilities of the validation cells by name and column, and their true points by column.
+
+        They are those of some estimates by name, by default of H and of all rungs.
+        """
         own = [self.ladder.of_track(group.answers) for group in self.groups]
+        estimates = {"mean": own} | self.found if estimates is None else estimates
         by_name: dict[str, dict[int, FloatArray]] = {}
         truth: dict[int, Array] = {}
         for k in self.grid.n_categories:
-            for name, estimates in ({"mean": own} | self.found).items():
+            for name, by_group in estimates.items():
                 parts = [
                     found.probabilities[k][group.cells[found.wanted[:, k], k]]
-                    for group, found in zip(self.groups, estimates, strict=True)
+                    for group, found in zip(self.groups, by_group, strict=True)
                 ]
                 by_name.setdefault(name, {})[k] = np.concatenate(parts)
             truth[k] = np.concatenate([group.units[group.cells[:, k], k] for group in self.groups]).astype(np.int64)
@@ -254,11 +291,10 @@ class Climb:
 
     def _own_error(self, name: str, estimates: list[Estimates]) -> float:
         """Return the error of a rung's estimates on validation cells: squares of numbers, and 1 - p of categories."""
-        self.found[name] = estimates
         columns = self.validation.nonzero()[2]
         numbers = ~np.isin(columns, list(self.grid.n_categories))
-        squares = (self._cells_of(self.found[name]) - self.truth)[numbers] ** 2
-        by_name, truth = self._categories()
+        squares = (self._cells_of(estimates) - self.truth)[numbers] ** 2
+        by_name, truth = self._categories({name: estimates})
         missed = [1 - by_name[name][k][np.arange(len(points)), points] for k, points in truth.items()]
         errors = np.concatenate([squares, *missed])
         return float(errors.mean()) if len(errors) else 0.0

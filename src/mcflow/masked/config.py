@@ -21,18 +21,20 @@ class _Size(NamedTuple):
 
 #: The first line that fits a table is used. Members err differently, which helps most on small or noisy tables.
 _SIZES = (
-    _Size(2_000, 32, 64, 4, 30.0),
-    _Size(2_000, math.inf, 64, 4, 30.0),
+    _Size(2_000, math.inf, 64, 4, 20.0),
     _Size(10_000, 32, 128, 4, 60.0),
     _Size(10_000, math.inf, 128, 2, 60.0),
     _Size(math.inf, 12, 256, 2, 30.0),
     _Size(math.inf, 20, 256, 2, 40.0),
     _Size(math.inf, 32, 192, 2, 40.0),
-    _Size(math.inf, math.inf, 256, 2, 15.0),
+    _Size(math.inf, math.inf, 256, 2, 10.0),
 )
 
 #: Multiply-adds per second of one core, from which the time of a training is estimated.
 _NOMINAL_SPEED = 5e10
+
+#: Fraction of that time below which a time limit halves the width of H, as the training would hardly begin.
+_SHORT_LIMIT = 0.25
 
 #: Maximum number of inputs of the first layer and of outputs of the last one.
 _MAX_PLACES = 4096
@@ -48,7 +50,7 @@ _MIN_POINTS = 8
 class MaskedConfig:
     """Hyper-parameters of the default preset: network H, its training, trees, the blend, donors, and the flow G."""
 
-    #: Width of H's residual blocks; 0 chooses it by the size of the table.
+    #: Width of H's residual blocks; 0 chooses it by the size of the table, half of it if `max_time` is very short.
     width: int = 0
     #: Networks trained side by side, whose predictions are averaged; 0 chooses more for smaller tables, and half as
     #: many if `max_time` is too short to train them.
@@ -100,7 +102,7 @@ class MaskedConfig:
     #: Boosted trees of a numeric column on each rung and track.
     n_trees: int = 150
     #: Trees of all numeric columns together on each rung and track, which wide tables share out.
-    max_trees: int = 6_000
+    max_trees: int = 3_000
     #: Leaves of the trees on completed rows, and on observed cells alone.
     n_leaves: int = 63
     observed_leaves: int = 31
@@ -117,6 +119,10 @@ class MaskedConfig:
     hidden_rounds: int = 10
     #: The same where cells are missing together and are hidden by the patterns of other rows.
     pattern_rounds: int = 4
+    #: Validation error of H, relative to that of the trees on observed cells, above which H completes no rows.
+    max_network_error: float = 1.25
+    #: The same from which trees are also grown on rows completed by the trees on observed cells.
+    min_network_error: float = 0.9
     #: Relative reduction of the squared error on validation cells that a pass of trees on completed rows must bring
     #: for a second one.
     min_gain: float = 0.01
@@ -136,7 +142,7 @@ class MaskedConfig:
     #: Times that a draw redraws every missing cell from donors.
     n_sweeps: int = 2
     #: Fractions of `max_time` for the trees on observed cells, and on completed rows.
-    observed_time_share: float = 0.25
+    observed_time_share: float = 0.3
     trees_time_share: float = 0.45
     #: Whether a multivariate Gaussian joins the blend of small tables.
     gaussian: bool = True
@@ -189,7 +195,10 @@ class MaskedConfig:
             batch_size=batch_size,
             max_epochs=self.max_epochs or math.ceil(n_steps / math.ceil(n_rows / batch_size)),
         )
-        if not self.n_members and 0 < self.max_time < config._nominal_seconds(n_rows, n_columns):
+        time_share = self.max_time / config._nominal_seconds(n_rows, n_columns) if self.max_time else 1.0
+        if not self.width and time_share < _SHORT_LIMIT:
+            config = replace(config, width=config.width // 2)
+        if not self.n_members and time_share < 1:
             n_epochs = self.max_epochs or 2 * config.max_epochs
             return replace(config, n_members=max(1, n_members // 2), max_epochs=n_epochs)
         return config

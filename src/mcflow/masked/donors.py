@@ -26,7 +26,8 @@ class DonorTrees:
     """Trees of one column; a leaf holds the training cells that are in it.
 
     `left` is the number of the child for smaller or equal inputs, or -1 in a leaf. `right` is the other child, or the
-    place of a leaf's first donor; `counts` is its number of donors, 0 in a split. `donors` are indices of `values`.
+    place of a leaf's first donor; `counts` is its number of donors, 0 in a split. `donors` are indices of the training
+    cells that are in any leaf, whose codes are `values`.
     """
 
     roots: Array  # (n_trees,)
@@ -36,12 +37,12 @@ class DonorTrees:
     right: Array  # (n_nodes,)
     counts: Array  # (n_nodes,)
     donors: Array  # (n_donors,)
-    values: FloatArray  # (n_values,) distinct codes of the column
+    values: FloatArray  # (n_cells,) codes of the training cells
 
-    def draw(self, inputs: Array, uniforms: FloatArray) -> FloatArray:
+    def draw(self, inputs: Array, uniforms: FloatArray, weights: FloatArray) -> FloatArray:
         """Return the code of a random donor of each row, in its leaf of a random tree.
 
-        Shapes: `inputs` (n_rows, n_inputs), `uniforms` (2, n_rows).
+        Shapes: `inputs` (n_rows, n_inputs), `uniforms` (2, n_rows), `weights` (n_cells,) of the training cells.
         """
         node = self.roots[(uniforms[0] * len(self.roots)).astype(np.int64)]
         active = np.flatnonzero(self.left[node] >= 0)
@@ -50,8 +51,11 @@ class DonorTrees:
             smaller = inputs[active, self.features[here]] <= self.thresholds[here]
             node[active] = np.where(smaller, self.left[here], self.right[here])
             active = active[self.left[node[active]] >= 0]
-        chosen = np.minimum((uniforms[1] * self.counts[node]).astype(np.int64), self.counts[node] - 1)
-        codes: FloatArray = self.values[self.donors[self.right[node] + chosen]]
+        first, last = self.right[node], self.right[node] + self.counts[node] - 1
+        ends = np.cumsum(weights[self.donors])
+        before = ends[first] - weights[self.donors[first]]
+        chosen = np.searchsorted(ends, before + uniforms[1] * (ends[last] - before), side="right")
+        codes: FloatArray = self.values[self.donors[np.clip(chosen, first, last)]]
         return codes
 
     def is_sound(self, n_inputs: int, n_categories: int | None) -> bool:
@@ -72,9 +76,8 @@ class DonorTrees:
         return bool(
             np.where(leaf, inside, splits[0] & splits[1] & (self.features >= 0) & (self.features < n_inputs)).all()
             and np.array_equal(self.roots, np.setdiff1d(own, np.concatenate([self.left[~leaf], self.right[~leaf]])))
-            and (np.diff(self.values) > 0).all()
             and self.counts[leaf].sum(dtype=np.int64) == len(self.donors)
-            and ((self.donors >= 0) & (self.donors < len(self.values))).all()
+            and np.array_equal(np.unique(self.donors), np.arange(len(self.values)))
         )
 
 
@@ -90,12 +93,15 @@ class Donors:
         missing: BoolArray,
         answers: TrackAnswers,
         order: Array,
+        *,
         uniforms: Callable[[int], FloatArray],
+        weights: dict[int, FloatArray],
     ) -> None:
         """Redraw the missing cells of completed rows in place, column by column.
 
         `answers` are H's, for these and cells of other columns. `uniforms` returns the random numbers (2, n_cells) of a
-        column's missing cells. Shapes: `codes`, `missing` (n_rows, n_columns), `order` (n_columns,).
+        column's missing cells, `weights` are those of the training cells by column. Shapes: `codes`, `missing` (n_rows,
+        n_columns), `order` (n_columns,).
         """
         grid = self.inputs.grid
         rows = self.inputs.encode(grid.units(codes).astype(np.float32), np.ones(codes.shape, bool), None)
@@ -106,8 +112,16 @@ class Donors:
                 continue
             own = columns == k
             inputs = self.inputs.of_cells(k, rows[here], answers, own)
-            codes[here, k] = self.trees[k].draw(inputs, uniforms(k))
+            codes[here, k] = self.trees[k].draw(inputs, uniforms(k), weights[k])
             rows[here, self.inputs.own(k)] = self.inputs.encode_column(k, codes[here, k])
+
+    def bootstrap_weights(self, seed: int, number: int) -> dict[int, FloatArray]:
+        """Return random weights of the training cells by column for a draw: a Bayesian bootstrap.
+
+        All missing cells of a draw share them, so that draws differ as much as estimates from other samples would.
+        """
+        rng = np.random.default_rng([seed, DONOR_STREAM, number + 1])  # a trailing 0 would be the stream of the fit
+        return {k: rng.exponential(size=len(trees.values)) for k, trees in self.trees.items()}
 
     def tensors(self) -> dict[str, Array]:
         """Return arrays by name, for a model file."""
@@ -195,14 +209,14 @@ def _grow(cells: Array, codes: FloatArray, seeds: Array, categories: bool, confi
 
     if len(codes) < config.donor_leaf:
         return None
-    values, index = np.unique(codes, return_inverse=True)
+    index = np.unique(codes, return_inverse=True)[1] if categories else codes
     parts: dict[str, list[Array]] = {name: [] for name in ARRAYS}
     roots, n_nodes, n_donors = [], 0, 0
     grown = DecisionTreeClassifier if categories else DecisionTreeRegressor
     for seed in seeds:
         sample = np.random.default_rng(seed).integers(len(codes), size=min(len(codes), config.donor_rows))
         tree = grown(min_samples_leaf=config.donor_leaf, max_features=config.donor_inputs, random_state=int(seed))
-        tree.fit(cells[sample], index[sample] if categories else codes[sample])
+        tree.fit(cells[sample], index[sample])
         leaf = tree.apply(cells[sample])
         order = np.argsort(leaf, kind="stable")
         nodes, is_leaf = tree.tree_, tree.tree_.children_left < 0
@@ -213,8 +227,10 @@ def _grow(cells: Array, codes: FloatArray, seeds: Array, categories: bool, confi
         parts["left"].append(np.where(is_leaf, -1, nodes.children_left + n_nodes))
         parts["right"].append(np.where(is_leaf, first, nodes.children_right + n_nodes))
         parts["counts"].append(np.where(is_leaf, counts, 0))
-        parts["donors"].append(index[sample][order])
+        parts["donors"].append(sample[order])
         roots.append(n_nodes)
         n_nodes, n_donors = n_nodes + nodes.node_count, n_donors + len(sample)
-    arrays = {name: np.concatenate(found).astype(ARRAYS[name]) for name, found in parts.items()}
-    return DonorTrees(np.array(roots, dtype=np.int32), **arrays, values=values)
+    used, donors = np.unique(np.concatenate(parts.pop("donors")), return_inverse=True)
+    arrays = {name: np.concatenate(found) for name, found in parts.items()} | {"donors": donors}
+    arrays = {name: array.astype(ARRAYS[name]) for name, array in arrays.items()}
+    return DonorTrees(np.array(roots, dtype=np.int32), **arrays, values=codes[used])

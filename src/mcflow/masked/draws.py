@@ -107,9 +107,11 @@ class CellDraws:
             if donors is None or not left.any():
                 continue
             rng = np.random.default_rng([self.seed, int(number)])
+            weights = donors.bootstrap_weights(self.seed, int(number))
             for sweep in range(self.blend.config.n_sweeps):
                 uniforms = partial(self._uniforms, hashes, left, int(number), sweep)
-                donors.redraw(table, left, answers, rng.permutation(n_columns), uniforms)
+                order = rng.permutation(n_columns)
+                donors.redraw(table, left, answers, order, uniforms=uniforms, weights=weights)
         drawn_cells: FloatArray = np.clip(tables[:, missing], *(bound[columns] for bound in self.predictor.box))
         return drawn_cells
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "COMPLETED_BY",
     "SHARES_KEPT",
     "TREE_STREAM",
     "Estimates",
@@ -27,6 +28,9 @@ from mcflow.masked.encoding import TableGrid
 from mcflow.masked.network import MaskedNetwork, tracks_of
 from mcflow.masked.trees import BoostedTrees, TreeSettings, from_tensors, grow, load_lightgbm, to_tensors
 from mcflow.typing import Array, BoolArray
+
+#: Rungs in the order in which they are grown, and what completes the rows of each: nothing, H, or an earlier rung.
+COMPLETED_BY = {"observed": None, "chained": "observed", "completed": "network", "again": "completed"}
 
 MAX_ONE_HOT = 16  # categories of a column that the trees distinguish; the most frequent ones
 MAX_TARGET_UNITS = 10.0  # units at which targets are clipped, as in the training of H
@@ -170,17 +174,18 @@ class Round(NamedTuple):
 
 
 class Ladder:
-    """Trees of all columns on three rungs: `observed`, `completed` by H, and `again` completed by the second rung.
+    """Trees of all columns on the rungs of `COMPLETED_BY`.
 
-    Each track of H has trees of its own, which are not trained on its validation cells. Trees on completed rows are
-    added to H's estimate of the cell, made with the cell hidden. `rungs[name][track][column]` are the trees.
+    Each track of H has trees of its own, which are not trained on its validation cells. Trees on rows completed by H,
+    and those above, are added to H's estimate of the cell, made with the cell hidden; the others do without H.
+    `rungs[name][track][column]` are the trees.
     """
 
     def __init__(self, grid: TableGrid, config: MaskedConfig, seed: int) -> None:
         self.grid, self.config, self.seed = grid, config, seed
         self.inputs = Inputs(grid)
         self.rungs: dict[str, list[list[BoostedTrees | None]]] = {}
-        self._seconds_per_cell = 0.0  # of one tree on completed rows, by the speed of the first rung
+        self._seconds_per_cell = 0.0  # of one tree with `observed_leaves`, by the speed of the first rung
 
     @property
     def columns(self) -> range:
@@ -195,10 +200,10 @@ class Ladder:
         answers: TrackAnswers,
         before: Estimates | None,
         *,
-        skip: Callable[[int], bool] = lambda column: False,
+        needs: Callable[[int], bool] | None = None,
     ) -> Estimates:
         """Return a rung's estimates of the cells that H was asked for; see `estimates_by_rounds`."""
-        return self.estimates_by_rounds(name, track, rows, answers, before, skip=skip)[0]
+        return self.estimates_by_rounds(name, track, rows, answers, before, needs=needs)[0]
 
     def estimates_by_rounds(
         self,
@@ -208,23 +213,24 @@ class Ladder:
         answers: TrackAnswers,
         before: Estimates | None,
         *,
-        skip: Callable[[int], bool] = lambda column: False,
+        needs: Callable[[int], bool] | None = None,
         n_rounds: Sequence[int] = (0,),
     ) -> list[Estimates]:
         """Return a rung's estimates of the cells that H was asked for by the first rounds, for increasing `n_rounds`.
 
         `before` completes the rows, which are units and the mask of the cells that are shown, each (n_rows, n_columns).
-        Columns for which `skip` is true, and those without trees, take H's estimates. 0 stands for all rounds.
+        Columns for which `needs` is false, and those without trees, take H's estimates. 0 stands for all rounds.
         """
         completed = self.inputs.encode(*rows, before)
         found = [self.of_track(answers) for _ in n_rounds]
         at_rows, columns = answers.wanted.nonzero()
         for k in self.columns:
             here, trees = columns == k, self.rungs[name][track][k]
-            if skip(k) or trees is None or not here.any():
+            if (needs is not None and not needs(k)) or trees is None or not here.any():
                 continue
             inputs, scores = completed[at_rows[here]], np.zeros((1, 1), dtype=np.float32)
-            if name != "observed":
+            inputs[:, self.inputs.own(k)] = np.nan
+            if self.asks_network(name):
                 inputs, start = self.inputs.of_cells(k, inputs, answers, here), self.inputs.start(k, answers, here)
                 scores = start.reshape(len(inputs), -1)
             done = 0
@@ -239,8 +245,13 @@ class Ladder:
         return found
 
     def completes(self, name: str) -> bool:
-        """Return whether the estimates of a rung complete the rows of the next one."""
-        return name == "completed" and "again" in self.rungs
+        """Return whether the estimates of a rung complete the rows of another one."""
+        return any(COMPLETED_BY[other] == name for other in self.rungs)
+
+    @staticmethod
+    def asks_network(name: str) -> bool:
+        """Return whether H's estimates of a cell are inputs of the trees of a rung."""
+        return name in ("completed", "again")
 
     def of_track(self, answers: TrackAnswers) -> Estimates:
         """Return H's own estimates."""
@@ -277,8 +288,7 @@ class Ladder:
             n_trees = int(np.clip(seconds * n_threads() / (per_cell * sum(n_cells)), MIN_TREES, n_trees))
         start = time.perf_counter()
         self._grow_all("observed", len(targets), lambda track, k: column_trees(track, k, n_trees))
-        larger = (config.n_leaves / config.observed_leaves) ** LEAVES_EXPONENT
-        self._seconds_per_cell = larger * (time.perf_counter() - start) / max(n_trees * sum(n_cells), 1)
+        self._seconds_per_cell = (time.perf_counter() - start) / max(n_trees * sum(n_cells), 1)
 
     def fit_completed(
         self,
@@ -293,7 +303,7 @@ class Ladder:
         `rounds` and `fills`, which complete their rows, are lists by track; `units` (n_rows, n_columns).
         """
         n_cells = sum(int(one.targets.sum()) for of_track in rounds for one in of_track)
-        settings = self._settings(n_cells, seconds)
+        settings = self._settings(name, n_cells, seconds)
         if settings is None:
             return False
         rows = [
@@ -302,16 +312,27 @@ class Ladder:
         ]
 
         def column_trees(track: int, k: int) -> BoostedTrees | None:
-            parts = []
-            for base, one in zip(rows[track], rounds[track], strict=True):
-                here = one.targets[:, k]
-                inputs = self.inputs.of_round(k, base[here], one, here)
-                parts.append((inputs, units[here, k], self.inputs.start_of_round(k, one, here)))
-            cells, targets, start = (np.concatenate(part) for part in zip(*parts, strict=True))
+            cells, targets, start = self._training_cells(name, k, rounds[track], rows[track], units)
             return self._grow((len(name), track, k), cells, targets, start, settings)
 
         self._grow_all(name, len(rounds), column_trees)
         return True
+
+    def _training_cells(
+        self, name: str, column: int, rounds: Sequence[Round], rows: Sequence[Array], units: Array
+    ) -> tuple[Array, Array, Array | None]:
+        """Return inputs (n_cells, n_inputs), targets (n_cells,) and starting scores of a column's trees, if any."""
+        inputs, targets, starts = [], [], []
+        for base, one in zip(rows, rounds, strict=True):
+            here = one.targets[:, column]
+            targets.append(units[here, column])
+            if self.asks_network(name):
+                inputs.append(self.inputs.of_round(column, base[here], one, here))
+                starts.append(self.inputs.start_of_round(column, one, here))
+            else:
+                inputs.append(base[here])
+                inputs[-1][:, self.inputs.own(column)] = np.nan
+        return np.concatenate(inputs), np.concatenate(targets), np.concatenate(starts) if starts else None
 
     def _grow_all(self, name: str, n_tracks: int, grow_one: Callable[[int, int], BoostedTrees | None]) -> None:
         """Grow the trees of all tracks and columns of a rung, each on one thread."""
@@ -320,23 +341,28 @@ class Ladder:
         n_columns = len(self.columns)
         self.rungs[name] = [trees[track * n_columns : (track + 1) * n_columns] for track in range(n_tracks)]
 
-    def _settings(self, n_cells: int, seconds: float | None) -> TreeSettings | None:
+    def _settings(self, name: str, n_cells: int, seconds: float | None) -> TreeSettings | None:
         """Return the size of trees on completed rows that fits into some seconds, None if no useful one does."""
-        n_trees = self._most_trees
+        n_trees, n_leaves = self._most_trees, self._leaves(name)
         if seconds is not None and self._seconds_per_cell:
-            n_trees = int(min(n_trees, seconds / (self._seconds_per_cell * max(n_cells, 1))))
+            n_trees = int(min(n_trees, n_trees * seconds / self.seconds(name, max(n_cells, 1))))
         if n_trees < MIN_TREES:
             return None
-        return TreeSettings(n_trees, self.config.n_leaves, self.config.tree_rate, self.config.max_bins)
+        return TreeSettings(n_trees, n_leaves, self.config.tree_rate, self.config.max_bins)
+
+    def _leaves(self, name: str) -> int:
+        """Return the maximum number of leaves of the trees of a rung."""
+        return self.config.n_leaves if self.asks_network(name) else self.config.observed_leaves
 
     @property
     def _most_trees(self) -> int:
         """Number of trees of a column without a time limit."""
         return min(self.config.n_trees, max(MIN_TREES, self.config.max_trees // max(len(self.columns), 1)))
 
-    def seconds(self, n_cells: int) -> float:
-        """Return the expected time of a pass over training cells on completed rows, by the speed of the first rung."""
-        return self._seconds_per_cell * n_cells * self._most_trees
+    def seconds(self, name: str, n_cells: int) -> float:
+        """Return the expected time of all trees of a rung on training cells, by the speed of the first rung."""
+        larger: float = (self._leaves(name) / self.config.observed_leaves) ** LEAVES_EXPONENT
+        return larger * self._seconds_per_cell * n_cells * self._most_trees
 
     def n_rounds(self, name: str) -> int:
         """Return the number of rounds of a rung."""
@@ -385,7 +411,7 @@ class Ladder:
     def from_tensors(cls, arrays: dict[str, Array], grid: TableGrid, config: MaskedConfig, seed: int) -> Ladder:
         """Undo `tensors`."""
         ladder, n_tracks = cls(grid, config, seed), len(tracks_of(config.n_members))
-        for name in ("observed", "completed", "again"):
+        for name in COMPLETED_BY:
             if f"trees.{name}.n_trees" in arrays:
                 sizes = [ladder._sizes(name, k) for _ in range(n_tracks) for k in ladder.columns]
                 trees = from_tensors(f"trees.{name}", arrays, sizes)
@@ -396,7 +422,7 @@ class Ladder:
     def _sizes(self, name: str, column: int) -> tuple[int, int]:
         """Return the numbers of inputs and scores of a column's trees."""
         n_scores = int(self.grid.n_points[column]) if column in self.grid.n_categories else 1
-        return self.inputs.width + (name != "observed"), n_scores
+        return self.inputs.width + self.asks_network(name), n_scores
 
 
 def hidden_rounds(
@@ -414,7 +440,8 @@ def hidden_rounds(
 
     Cells that are missing together are hidden by the patterns of other rows, and rows are completed without them.
     Otherwise each cell is hidden once, with few others of its row, and rows are completed from all observed cells:
-    what H fills in then depends on the target too, yet trees on such rows predict new rows better.
+    what H fills in then depends on the target too, yet trees on such rows predict new rows better. With no rounds, H is
+    asked for the missing cells only.
 
     Shapes: `units`, `seen`, `targets` (n_rows, n_columns), `patterns` (n_patterns, n_columns).
     """
@@ -428,7 +455,7 @@ def hidden_rounds(
         return found
     means, direct = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
     probabilities: dict[int, Array] = {}
-    group = rng.integers(n_rounds, size=shape)
+    group = rng.integers(max(n_rounds, 1), size=shape)
     for k in range(n_rounds):
         hidden = targets & (group == k)
         answers = ask_track(network, units, seen & ~hidden, hidden)

@@ -6,6 +6,7 @@ __all__ = ["Predictive", "Predictor"]
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from mcflow.fitting.calibration import Calibration
 from mcflow.fitting.distributed import kernels_on_one_thread, map_on_threads, n_threads
 from mcflow.masked.blend import Blend
 from mcflow.masked.encoding import PointMarginals
-from mcflow.masked.ladder import Estimates, Ladder, TrackAnswers, ask_track
+from mcflow.masked.ladder import COMPLETED_BY, Estimates, Ladder, TrackAnswers, ask_track
 from mcflow.masked.network import MaskedNetwork, tracks_of
 from mcflow.typing import Array, BoolArray, FloatArray
 
@@ -149,20 +150,15 @@ class Predictor:
         """Return what each track of H predicts for the missing cells, and the estimates of the rungs in use."""
         units, shown = self.grid.units(values).astype(np.float32), ~np.isnan(values)
         by_track = [ask_track(track, units, shown, ~shown) for track in self.tracks]
-        rungs: dict[str, Estimates] = {}
-        before = [self.ladder.of_track(answers) for answers in by_track]
+        fills = {"network": [self.ladder.of_track(answers) for answers in by_track]}
         for name in self.ladder.rungs:
-            skip = None if self.ladder.completes(name) else self.blend.needs
-            found = [
-                self.ladder.estimates(
-                    *(name, track, (units, shown), answers, None if name == "observed" else fill),
-                    skip=lambda k, name=name, needs=skip: needs is not None and not needs(name, k),  # type: ignore[misc]
-                )
+            needs = None if self.ladder.completes(name) else partial(self.blend.needs, name)
+            before = fills.get(COMPLETED_BY[name] or "", [None] * len(by_track))
+            fills[name] = [
+                self.ladder.estimates(name, track, (units, shown), answers, fill, needs=needs)
                 for track, (answers, fill) in enumerate(zip(by_track, before, strict=True))
             ]
-            rungs[name] = Estimates.average(found)
-            before = before if name == "observed" else found
-        return by_track, rungs
+        return by_track, {name: Estimates.average(fills[name]) for name in self.ladder.rungs}
 
     def fill(self, values: FloatArray) -> FloatArray:
         """Return codes of the missing cells of some rows: blended means of numbers, the most probable categories."""

@@ -13,7 +13,9 @@ __all__ = [
     "to_tensors",
 ]
 
+import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -69,13 +71,16 @@ class BoostedTrees:
     ) -> None:
         self.n_features, self.n_scores = n_features, n_scores
         self._booster, self._arrays = booster, arrays
+        self._lock = threading.Lock()
         n_trees = len(arrays.n_leaves) if arrays is not None else 0
         self.n_rounds = booster.current_iteration() if booster is not None else n_trees // n_scores
 
     def score(self, inputs: Array, rounds: range | None = None) -> Array:
         """Return the scores (n_rows, n_scores) of inputs (n_rows, n_features), by some consecutive rounds or by all."""
         first, count = (0, self.n_rounds) if rounds is None else (rounds.start, len(rounds))
-        scores = self.booster.predict(inputs, start_iteration=first, num_iteration=count, raw_score=True, num_threads=1)
+        booster = self.booster
+        with self._lock:  # LightGBM keeps the range of rounds in the booster, where another thread would replace it
+            scores = booster.predict(inputs, start_iteration=first, num_iteration=count, raw_score=True, num_threads=1)
         return np.asarray(scores, dtype=np.float32).reshape(len(inputs), self.n_scores)
 
     def truncate(self, n_rounds: int) -> None:
@@ -99,14 +104,8 @@ class BoostedTrees:
             self._arrays = _from_text(text)
         return self._arrays
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            "n_features": self.n_features,
-            "n_scores": self.n_scores,
-            "_arrays": self.arrays,
-            "_booster": None,
-            "n_rounds": self.n_rounds,
-        }
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(BoostedTrees, arrays=self.arrays), (self.n_features, self.n_scores)
 
 
 def grow(

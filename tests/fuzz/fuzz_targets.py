@@ -437,7 +437,7 @@ GETS += ("/models/x/rows?start=0&count=5", "/models/x/events", "/models/x/runs/y
 
 
 def _requests() -> list[bytes]:
-    lines = [*(f"GET {path}" for path in GETS), "DELETE /models/x", "DELETE /session"]
+    lines = [*(f"GET {path}" for path in GETS), "DELETE /models/x"]
     found = [f"{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode() for line in lines]
     head = "POST {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n"
     form = "multipart/form-data; boundary=x"
@@ -453,17 +453,17 @@ SERVER = """
 import socket, sys, threading, os
 from pathlib import Path
 import uvicorn
-from mcflow.serve import connections, guard, runner
+from mcflow.serve import guard, runner
 from mcflow.serve.app import create_app
 from mcflow.serve.limits import Limits
-for name in ("inspect", "fit", "fill", "draws", "texts", "intervals", "bounds"):
+for name in ("inspect", "fit", "fill", "draws", "preview", "intervals"):
     setattr(runner, name + "_command", lambda *_: ["false"])
-connections.HEADER_SECONDS = guard.BODY_SECONDS = 0.05
+guard.HEADER_SECONDS = guard.BODY_SECONDS = 0.05
 app = create_app(Path(sys.argv[1]), Limits(max_upload=100_000))
 listener = socket.create_server(("127.0.0.1", 0))
 print(listener.getsockname()[1], flush=True)
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-config = uvicorn.Config(app, log_level="critical", http=connections.TimedProtocol, ws="none", timeout_keep_alive=0)
+config = uvicorn.Config(app, log_level="critical", http=guard.TimedProtocol, ws="none", timeout_keep_alive=0)
 uvicorn.Server(config).run(sockets=[listener])
 """
 

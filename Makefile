@@ -126,7 +126,7 @@ pictures: $(STAMP)-dev ## draw the pictures of the docs, and run the quick start
 	$(BIN)/python examples/draws_and_pooling.py
 
 docs: $(STAMP)-docs ## build the documentation into docs/_build/html
-	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 clean: ## remove what the targets made

@@ -17,8 +17,8 @@ import mcflow
 from mcflow import MCFlowImputer
 from mcflow.cli.options import ColumnOptions, FitOptions
 from mcflow.config import CONSTRAINTS
-from mcflow.errors import McflowError, ParameterError
-from mcflow.imputers.headers import parse_config
+from mcflow.errors import DataError, McflowError, ParameterError, TrainingError, error_named
+from mcflow.imputers.model_checks import parse_config
 from mcflow.imputers.presets import OVERRIDES, PRESETS, config_to_dict, resolve
 
 MODULES = sorted(
@@ -150,6 +150,13 @@ def test_settings_survive_a_dictionary_and_overrides_leave_presets_alone() -> No
 def test_errors_are_also_builtins() -> None:
     for leaf in McflowError.__subclasses__():
         assert issubclass(leaf, ValueError | RuntimeError | OSError | ImportError), leaf
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("TrainingError", TrainingError), ("KeyError", DataError), ("difflib", DataError)]
+)
+def test_errors_are_found_by_name_and_others_are_data_errors(name, found) -> None:
+    assert error_named(name) is found
 
 
 @pytest.mark.parametrize("name", ["transform", "draw", "interval"])

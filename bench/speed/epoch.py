@@ -21,11 +21,9 @@ import harness
 from harness import Table
 from mcflow.columns.marginals import Marginals
 from mcflow.fitting.distributed import one_thread_when_small
-from mcflow.paper.algorithm import Trainer
+from mcflow.paper.algorithm import Trainer, gradients, seen_weights
 from mcflow.paper.config import PaperConfig
-from mcflow.paper.latent import LatentMapper
-from mcflow.paper.objectives import gradients, seen_weights
-from mcflow.paper.realnvp import RealNVP
+from mcflow.paper.networks import LatentMapper, RealNVP
 from mcflow.random import Streams
 
 

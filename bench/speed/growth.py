@@ -22,7 +22,7 @@ import numpy as np
 import harness
 import mcflow
 from mcflow import MCFlowImputer
-from mcflow.cli.machine import peak_mib
+from mcflow_bench.machine import peak_mib
 from rendering import draw_growth
 
 #: Columns while the rows grow.

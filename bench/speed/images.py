@@ -17,8 +17,8 @@ import numpy as np
 
 import harness
 from mcflow import MCFlowImageImputer
-from mcflow.cli.machine import peak_mib
 from mcflow.images.nearest import fill_nearest
+from mcflow_bench.machine import peak_mib
 
 #: Sizes by name: images in an epoch, and their shape.
 SIZES: dict[str, tuple[int, tuple[int, ...]]] = {

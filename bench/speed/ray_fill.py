@@ -25,8 +25,7 @@ import harness
 from harness import letter_like
 from mcflow import MCFlowImputer
 from mcflow.engines import Scorer, open_job
-from mcflow.engines.ray import PartDone, fill_parts
-from mcflow.engines.ray_cluster import connected
+from mcflow.engines.ray import PartDone, connected, fill_parts
 
 #: Rows that the model is fitted on.
 FIT_ROWS = 20_000

@@ -25,9 +25,9 @@ import harness
 import mcflow
 from harness import Table
 from mcflow import MCFlowImputer
-from mcflow.cli.machine import peak_mib
 from mcflow.engines import Scorer, fit_dataset, impute_dataset
 from mcflow.metrics import rmse
+from mcflow_bench.machine import peak_mib
 
 #: Fraction of hidden cells.
 MISSING = 0.2

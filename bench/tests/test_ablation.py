@@ -19,9 +19,8 @@ from mcflow.imputers.presets import PRESETS
 from mcflow.masked.climb import Climb
 from mcflow.masked.flow import predict_points
 from mcflow.masked.ladder import Ladder
-from mcflow.paper.latent import LatentMapper
-from mcflow.paper.objectives import gradients, seen_weights
-from mcflow.paper.realnvp import RealNVP
+from mcflow.paper.algorithm import gradients, seen_weights
+from mcflow.paper.networks import LatentMapper, RealNVP
 from mcflow_bench import ablation, ablation_speed, runner
 from mcflow_bench.ablation import (
     ABLATION,
@@ -107,16 +106,18 @@ def test_variant_fits_and_fills(name, split) -> None:
 @pytest.mark.parametrize(
     ("name", "rungs"),
     [
-        ("full", {"observed", "completed", "again"}),
+        ("full", {"observed", "chained", "completed", "again"}),
         ("no_trees", set()),
         ("no_observed", {"completed", "again"}),
-        ("no_again", {"observed", "completed"}),
+        ("no_chained", {"observed", "completed", "again"}),
+        ("no_again", {"observed", "chained", "completed"}),
     ],
 )
 def test_variant_without_a_rung_never_grows_it(name, rungs, split, monkeypatch) -> None:
     grown = set()
     plain = Ladder._grow_all
     monkeypatch.setattr(Ladder, "_grow_all", lambda ladder, rung, *more: (grown.add(rung), plain(ladder, rung, *more)))
+    monkeypatch.setattr(Climb, "_network_error", lambda climb: float("observed" in climb.found))  # H is as good as they
     monkeypatch.setattr(Climb, "_error", iter([1.0, 0.5]).__next__)  # the first pass of trees halves the error
     variant(name, max_epochs=1, random_state=0).fit(split.incomplete_train)
     assert grown == rungs

@@ -47,7 +47,7 @@ def test_benchmark_without_the_distribution_says_in_one_line_how_to_get_it(words
 
 def test_rival_without_the_distribution_says_how_to_get_it(monkeypatch) -> None:
     assert type(make("gain")).__module__ == "mcflow_bench.rivals.gain"
-    monkeypatch.setattr("mcflow.baselines.registry.entry_points", lambda **_: ())
+    monkeypatch.setattr("mcflow.baselines.entry_points", lambda **_: ())
     with pytest.raises(ParameterError, match=r"'gain' needs mcflow-bench.*pip install .*bench"):
         make("gain")
 

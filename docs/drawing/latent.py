@@ -12,7 +12,7 @@ from sklearn.datasets import make_moons
 
 from drawing.theme import Theme
 from mcflow.fitting.initialisation import draw_masks
-from mcflow.paper.realnvp import RealNVP
+from mcflow.paper.networks import RealNVP
 
 STEPS, ROWS = 1500, 1500
 

@@ -18,9 +18,5 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazily(
     __name__,
     __all__,
-    {
-        "evaluation": "evaluate",
-        "imputers": "MCFlowImageImputer MCFlowImputer load",
-        "pool": "fit_pooled",
-    },
+    {"evaluation": "evaluate", "imputers": "MCFlowImageImputer MCFlowImputer load", "pool": "fit_pooled"},
 )

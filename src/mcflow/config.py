@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = [
     "BATCH_ROWS",
     "CONSTRAINTS",
-    "FIELDS",
     "PROGRESS",
     "Interval",
     "Options",
@@ -68,8 +67,7 @@ class Options:
         return "one of " + ", ".join([*map(repr, self.words), *(f"'{p}…'" for p in self.prefixes), *objects])
 
 
-#: How the progress of a fit may be shown.
-PROGRESS = ("auto", "plain", "json", "none")
+PROGRESS = ("auto", "plain", "json", "none")  #: How the progress of a fit may be shown.
 
 #: Rows that are filled together. Longer tables are filled in blocks of as many, in memory and from files alike, so that
 #: where the blocks are the same, the answers are the same to the last bit.
@@ -100,7 +98,7 @@ CONSTRAINTS: dict[str, Interval | Options] = {
 }
 
 #: What fields of configurations may be that are not arguments of an imputer; the others are in `CONSTRAINTS`.
-FIELDS: dict[str, Interval | Options] = {
+_FIELDS: dict[str, Interval | Options] = {
     "scaling": Options(("range", "auto")),
     "width": Interval(int, 0, 65_536),
     "n_members": Interval(int, 0, 1_024),
@@ -121,44 +119,17 @@ _COUNT, _NUMBER = Interval(int, 0, 10**12), Interval(float, 0, 1e12)
 
 
 def field_range(name: str, kind: type) -> Interval | Options | None:
-    """Return what a field of a configuration may be, given its type; 0 lets the algorithm choose an argument's value.
-
-    Examples
-    --------
-    >>> print(field_range("batch_size", int))
-    a whole number of at least 0
-    """
-    known = FIELDS.get(name) or CONSTRAINTS.get(name)
-    if isinstance(known, Interval) and name not in FIELDS:
+    """Return what a field of a configuration may be, given its type; 0 lets the algorithm choose the value."""
+    known = _FIELDS.get(name) or CONSTRAINTS.get(name)
+    if isinstance(known, Interval) and name not in _FIELDS:
         return replace(known, low=0, low_open=False, optional=False)
     return known or {int: _COUNT, float: _NUMBER}.get(kind)
 
 
 def check_parameter(name: str, value: object, constraint: Interval | Options | None = None, advice: str = "") -> None:
-    """Raise `ParameterError` when a parameter's value is not allowed.
+    """Raise `ParameterError` if a value is not allowed by `constraint`, or by that of its name in `CONSTRAINTS`.
 
-    Parameters
-    ----------
-    name : str
-        A key of `CONSTRAINTS`; names without a constraint pass.
-    value : object
-        What the caller gave.
-    constraint : Interval or Options, optional
-        In place of the one in `CONSTRAINTS`.
-    advice : str, optional
-        A sentence to add to the message.
-
-    Raises
-    ------
-    ParameterError
-        With the value, what is allowed and, for words, the closest one.
-
-    Examples
-    --------
-    >>> check_parameter("batch_size", 0)
-    Traceback (most recent call last):
-        ...
-    mcflow.errors.ParameterError: batch_size is 0, but has to be a whole number of at least 1 ...
+    The message has the value, what is allowed, the `advice` and, for words, the closest one.
     """
     constraint = constraint or CONSTRAINTS.get(name)
     if constraint is None or constraint.allows(value):

@@ -16,9 +16,11 @@ __all__ = [
     "TrainingError",
     "did_you_mean",
     "error_named",
+    "warn",
 ]
 
 import difflib
+import warnings
 from collections.abc import Iterable
 
 
@@ -85,24 +87,17 @@ class AdviceWarning(McflowWarning):
 
 
 def did_you_mean(given: object, allowed: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the allowed word closest to `given`, or an empty string.
-
-    Examples
-    --------
-    >>> did_you_mean("papr", ["paper"])
-    " Did you mean 'paper'?"
-    """
+    """Return ``" Did you mean 'x'?"`` for the allowed word closest to `given`, or an empty string."""
     close = difflib.get_close_matches(str(given), list(allowed), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def error_named(name: str, otherwise: type[McflowError] = DataError) -> type[McflowError]:
-    """Return the error class with the given name, as reported by another process.
-
-    Examples
-    --------
-    >>> error_named("TrainingError").__name__, error_named("KeyError").__name__, error_named("difflib").__name__
-    ('TrainingError', 'DataError', 'DataError')
-    """
+    """Return the error class with the given name, as reported by another process."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, McflowError) else otherwise
+
+
+def warn(message: str, *advice: str) -> None:
+    """Warn the caller of the function that warns; advice is in the terms of Python and of the command line."""
+    warnings.warn(AdviceWarning(message, *advice) if advice else McflowWarning(message), stacklevel=3)

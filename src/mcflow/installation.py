@@ -10,8 +10,7 @@ from pathlib import Path
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
-#: Name of the distribution; the import name is mcflow.
-DISTRIBUTION = "mcflow-impute"
+DISTRIBUTION = "mcflow-impute"  #: Name of the distribution; the import name is mcflow.
 
 
 def install_extra(extra: str) -> str:

@@ -15,12 +15,6 @@ def lazily(
     """Return ``__getattr__`` and ``__dir__`` of a package whose names are imported on first access.
 
     `modules` has the names, separated by spaces, by the submodule that defines them.
-
-    Examples
-    --------
-    >>> find, names = lazily("os", ["join"], {"path": "join split"})
-    >>> find("join").__name__, names()
-    ('join', ['join'])
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
 

@@ -22,13 +22,7 @@ _CANONICAL_NAN = np.uint64(0x7FF8000000000000)
 
 
 def seed_from(random_state: RandomState) -> int:
-    """Return an integer seed below 2⁶³ for `random_state`.
-
-    Examples
-    --------
-    >>> seed_from(7)
-    7
-    """
+    """Return an integer seed below 2⁶³ for `random_state`."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
     if isinstance(random_state, np.random.Generator):
@@ -84,17 +78,7 @@ def hash_rows(values: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
 
 
 def row_uniforms(values: FloatArray, seed: int) -> FloatArray:
-    """Return one uniform number in [0, 1) per cell, which depends on the seed and the row only.
-
-    Shapes: `values` (n_rows, n_columns), returns (n_rows, n_columns).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows = np.array([[1.0, np.nan], [2.0, 3.0]])
-    >>> bool((row_uniforms(rows, 0)[::-1] == row_uniforms(rows[::-1], 0)).all())
-    True
-    """
+    """Return a uniform number in [0, 1) per cell (n_rows, n_columns), which depends on the seed and the row only."""
     steps = np.arange(1, values.shape[1] + 1, dtype=np.uint64)
     with np.errstate(over="ignore"):
         words = _mix(np.add(hash_rows(values, seed)[:, None], steps * _GOLDEN, dtype=np.uint64))
@@ -104,17 +88,7 @@ def row_uniforms(values: FloatArray, seed: int) -> FloatArray:
 def cell_uniforms(
     hashes: npt.NDArray[np.uint64], columns: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
 ) -> FloatArray:
-    """Return several uniform numbers in (0, 1) for each of some cells of hashed rows.
-
-    Shapes: `hashes` (n_cells,), `columns` (n_cells,), `numbers` (n_numbers,), returns (n_numbers, n_cells).
-
-    Examples
-    --------
-    >>> hashes = hash_rows(np.array([[1.0, np.nan]]), 0)
-    >>> first = cell_uniforms(hashes, np.array([1]), np.arange(3))
-    >>> bool((cell_uniforms(hashes, np.array([1]), np.array([2])) == first[2:]).all())
-    True
-    """
+    """Return uniform numbers (n_numbers, n_cells) in (0, 1) of cells of hashed rows, by their `numbers` in a series."""
     with np.errstate(over="ignore"):
         cells = _mix(hashes + (columns.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
         series = _mix((numbers.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
@@ -123,13 +97,7 @@ def cell_uniforms(
 
 
 def checked_ids(name: str, ids: Any, n_rows: int) -> FloatArray:
-    """Check integer row identifiers of shape (n_rows,) and return them as float64, as `hash_rows` takes them.
-
-    Examples
-    --------
-    >>> checked_ids("row_ids", [3, 1], 2)
-    array([3., 1.])
-    """
+    """Check integer row identifiers of shape (n_rows,) and return them as float64, as `hash_rows` takes them."""
     numbers = np.asarray(ids)
     if numbers.shape != (n_rows,):
         raise ParameterError(f"{name} has the shape {numbers.shape}, but has to be ({n_rows},): one number for each.")

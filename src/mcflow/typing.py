@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Array", "BoolArray", "Device", "FloatArray", "Header", "RandomState", "TableT"]
+__all__ = ["Array", "BoolArray", "FloatArray", "Header", "RandomState", "TableT"]
 
 from typing import Any, TypeAlias, TypeVar
 
@@ -12,7 +12,6 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[Any]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
-Device: TypeAlias = str
 Header: TypeAlias = dict[str, Any]
 RandomState: TypeAlias = "int | np.integer[Any] | np.random.Generator | np.random.RandomState | None"
 

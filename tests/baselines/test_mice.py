@@ -100,13 +100,13 @@ def test_category_weights_are_those_of_a_penalised_logistic_regression():
     uses = np.array([True, True, True, False])
     weight = CategoryRegression.fit(rows, groups, uses, np.zeros((4, 3)))
     expected = LogisticRegression(C=1.0, tol=1e-8).fit(rows[:, 1:3], groups)
-    found = CategoryRegression(weight, np.arange(3), np.ones(3)).expect(rows)
+    found = CategoryRegression(weight, _Categories(np.arange(3), np.ones(3))).expect(rows)
     np.testing.assert_allclose(found, expected.predict_proba(rows[:, 1:3]), atol=0.01)
     assert (weight[3] == 0).all()
 
 
 def test_drawn_categories_follow_their_probabilities():
-    regression = CategoryRegression(np.zeros((1, 3)), np.arange(3), np.ones(3))
+    regression = CategoryRegression(np.zeros((1, 3)), _Categories(np.arange(3), np.ones(3)))
     uniforms = (np.arange(1000) + 0.5) / 1000
     drawn = regression.draw(np.tile([0.2, 0.0, 0.8], (1000, 1)), uniforms)
     np.testing.assert_array_equal(np.bincount(drawn.astype(int), minlength=3), [200, 0, 800])

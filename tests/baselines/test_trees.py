@@ -8,8 +8,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from mcflow.baselines import make
-from mcflow.baselines.forests import CompactForest
-from mcflow.baselines.trees import Chain, Constant, Layout, differences, has_converged
+from mcflow.baselines.trees import Chain, CompactForest, Constant, Layout, differences, has_converged
 from mcflow.columns.schema import Column
 
 QUICK = {"missforest": {"n_trees": 10, "max_rounds": 2}, "boosted": {"n_iter": 20, "max_rounds": 2}}
@@ -41,7 +40,9 @@ def numbers(n, role="fill"):
 def chain_of(values, learner, columns=None, max_rounds=10):
     columns = columns or numbers(values.shape[1])
     bounds = np.full(values.shape[1], -np.inf), np.full(values.shape[1], np.inf)
-    return Chain(Layout.from_values(values, columns, *bounds), learner, max_rounds=max_rounds, seed=3).fit(values)
+    layout = Layout(values, columns, *bounds)
+    chain = Chain(layout, reads_missing=learner.reads_missing, max_rounds=max_rounds, seed=3)
+    return chain.fit(values, learner.fit)
 
 
 def incomplete_pair():
@@ -280,7 +281,7 @@ def test_missforest_when_rows_are_limited_then_trees_are_smaller():
     small, large = (
         make("missforest", random_state=0, max_rows=m, n_trees=5, max_rounds=1).fit(incomplete) for m in (50, None)
     )
-    nodes = [len(found.chain_.rounds[0][0].forest.cut) for found in (small, large)]
+    nodes = [len(found.chain_.rounds[0][0].cut) for found in (small, large)]
     assert nodes[0] < 0.2 * nodes[1]
 
 

@@ -10,7 +10,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from mcflow.baselines import make
-from mcflow.baselines.forests import CompactForest, Donors
+from mcflow.baselines.trees import CompactForest, Donors
 
 QUICK = {"n_trees": 30, "max_rounds": 2, "random_state": 0}
 
@@ -180,5 +180,5 @@ def test_fit_when_rounds_are_several_then_only_the_last_keeps_donors():
     kinds = dict.fromkeys(range(4), "continuous")
     imputer = make("missforest", min_leaf=5, kinds=kinds, **QUICK).fit(rows)
     first, last = imputer.chain_.rounds
-    assert all(model.forest.donors is None for model in first.values())
-    assert all(len(model.forest.donors.values) for model in last.values())
+    assert all(model.donors is None for model in first.values())
+    assert all(len(model.donors.values) for model in last.values())

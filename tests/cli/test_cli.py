@@ -14,7 +14,7 @@ import pytest
 
 from mcflow import MCFlowImputer, load
 from mcflow.cli.app import COMMANDS, app, main
-from mcflow.cli.demo import DEMO_TIME
+from mcflow.cli.impute import DEMO_TIME
 
 
 @pytest.fixture(scope="session")

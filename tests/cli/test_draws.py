@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mcflow import MCFlowImputer, load
-from mcflow.cli import draws
+from mcflow.cli import outputs
 from mcflow.cli.app import main
-from mcflow.cli.summary import print_summary
+from mcflow.cli.impute import print_summary
 from mcflow.columns.schema import MISSING_MARKS
 from mcflow.files.tables import read_table
 
@@ -252,7 +252,7 @@ def test_file_of_an_earlier_series_is_said(source, model, capsys) -> None:
 
 
 def test_quiet_prints_nothing_and_progress_is_lines_without_a_terminal(source, model, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(draws, "LINE_EVERY", 0.0)
+    monkeypatch.setattr(outputs, "LINE_EVERY", 0.0)
     for flags in (["--draws", 2], ["--draws", 2, "--long"], ["--interval", 0.9]):
         assert run(source, "-o", "out.csv", "--quiet", "--model", model, *flags) == 0
         said = capsys.readouterr()

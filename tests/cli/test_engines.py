@@ -115,6 +115,6 @@ def test_ray_fits_with_two_workers_and_its_model_is_saved(place, monkeypatch) ->
 
 
 def test_engines_are_imported_without_those_of_others() -> None:
-    script = "import sys, mcflow.engines, mcflow.cli.engines; print({'ray', 'pyspark'} & set(sys.modules))"
+    script = "import sys, mcflow.engines, mcflow.cli.options; print({'ray', 'pyspark'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

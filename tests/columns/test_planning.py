@@ -12,6 +12,7 @@ import pytest
 from mcflow.columns.frames import read_frame
 from mcflow.columns.inspection import inspect_columns
 from mcflow.columns.planning import ColumnSettings, plan_table
+from mcflow.columns.schema import MissingValues
 from mcflow.errors import DataError, McflowWarning, ParameterError
 
 DAY = 86_400_000_000
@@ -460,3 +461,9 @@ def test_inspection_says_what_every_column_is_and_why() -> None:
     assert "may stand for missing cells: -999 (5 cells)" in found[1]["why"]
     assert [one["share"] for one in found] == [0, 0, 0, 0, 1]
     assert "role given" in found[2]["why"]
+
+
+def test_missing_values_are_parsed_as_the_command_line_gives_them() -> None:
+    found = MissingValues.parse(["-999", "age=-9,refused", "auto"])
+    assert found == MissingValues(("-999",), {"age": ("-9", "refused")}, auto=True)
+    assert MissingValues.of({"age": [-9, "refused"]}).of_column("age") == (-9, "refused")

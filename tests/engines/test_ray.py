@@ -16,7 +16,7 @@ from mcflow import MCFlowImputer
 from mcflow.cli.app import main
 from mcflow.engines import Scorer, impute_dataset
 from mcflow.engines import ray as on_ray
-from mcflow.engines.ray_cluster import connected
+from mcflow.engines.ray import connected
 from mcflow.errors import DataError, EngineError, MissingExtraError, ParameterError
 
 # Ray warns of itself.

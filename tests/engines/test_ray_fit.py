@@ -130,12 +130,16 @@ class Machines:
 
 
 def test_error_of_a_worker_comes_back_as_it_is_and_is_not_tried_again(source, tmp_path) -> None:
-    task = ray_fit._task(source, MCFlowImputer(bounds={"c0": (5, 6)}), tmp_path, 1000, None)
-    ray_fit._fit_worker({"task": task})
+    fit = {
+        "source": source,
+        "imputer": ray_fit._to_send(MCFlowImputer(bounds={"c0": (5, 6)}), tmp_path),
+        "sample_rows": 1000,
+    }
+    ray_fit._fit_worker({"home": tmp_path, "fit": fit})
     before = (tmp_path / ray_fit.ERROR).stat().st_mtime_ns
     with pytest.raises(DataError, match="c0"):
         ray_fit._raise_error_in(tmp_path)
-    ray_fit._fit_worker({"task": task})
+    ray_fit._fit_worker({"home": tmp_path, "fit": fit})
     assert (tmp_path / ray_fit.ERROR).stat().st_mtime_ns == before
 
 
@@ -144,9 +148,9 @@ def test_worker_that_lost_the_others_is_left_to_ray(source, tmp_path, monkeypatc
         raise TrainingError("lost the others") from RuntimeError("connection closed")
 
     monkeypatch.setattr(ray_fit.local, "fit_dataset", lose)
-    task = ray_fit._task(source, MCFlowImputer(random_state=0), tmp_path, 1000, None)
+    fit = {"source": source, "imputer": ray_fit._to_send(MCFlowImputer(random_state=0), tmp_path), "sample_rows": 1000}
     with pytest.raises(TrainingError, match="lost the others"):
-        ray_fit._fit_worker({"task": task})
+        ray_fit._fit_worker({"home": tmp_path, "fit": fit})
     assert not (tmp_path / ray_fit.ERROR).exists()
 
 
@@ -175,6 +179,6 @@ def test_workers_that_die_too_often_end_the_fit_with_what_to_do(source, tmp_path
         raise RuntimeError("Training failed\nWorker 1 was gone.")
 
     monkeypatch.setattr(TorchTrainer, "fit", fail)
-    task = ray_fit._task(source, MCFlowImputer(random_state=0), tmp_path, 10, None)
+    fit = {"source": source, "imputer": ray_fit._to_send(MCFlowImputer(random_state=0), tmp_path), "sample_rows": 10}
     with pytest.raises(TrainingError, match=r"failed more than 3 times: Worker 1 was gone\. With `storage`"):
-        ray_fit._run(task, {"num_workers": 1}, 3)
+        ray_fit._run(tmp_path, fit, {"num_workers": 1}, 3)

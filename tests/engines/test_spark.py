@@ -209,7 +209,7 @@ def test_columns_that_do_not_fit_are_refused_before_any_row_is_read(spark, score
 
 
 def test_model_is_sent_once_in_a_session_and_again_when_its_settings_change(spark, scorer, tmp_path) -> None:
-    from mcflow.engines.spark_session import broadcast
+    from mcflow.engines.spark import broadcast
 
     scorer.imputer.save(tmp_path / "model.mcflow")
     context = spark.sparkContext

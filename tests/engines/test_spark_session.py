@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from mcflow.engines import spark, spark_survey
-from mcflow.engines.spark_session import _own_python, _reason, _translated, context_of
+from mcflow.engines.spark import _own_python, _reason, _translated
 from mcflow.errors import DataError, EngineError, MissingExtraError, OutputError, ParameterError
 
 TRACEBACK = """An exception was thrown from the Python worker:
@@ -56,9 +56,10 @@ def test_absence_of_pyspark_is_answered_with_the_line_that_installs_it(monkeypat
 
 
 def test_frame_of_spark_connect_is_refused() -> None:
+    pytest.importorskip("pyspark")
     frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
     with pytest.raises(ParameterError, match="Spark Connect"):
-        context_of(frame)
+        spark.impute(frame, "model")
 
 
 @pytest.mark.parametrize(("master", "said", "wanted"), [
@@ -92,7 +93,8 @@ def test_error_in_the_rows_is_returned_and_one_of_the_storage_is_raised() -> Non
 
         return SimpleNamespace(is_done=lambda part: False, do=do)
 
-    part, model = SimpleNamespace(output="a.parquet"), SimpleNamespace(scorer=lambda: None)
+    part, content = SimpleNamespace(output="a.parquet"), SimpleNamespace(scorer=lambda: None)
+    model = spark.BroadcastModel("a model", SimpleNamespace(value=content))
     found = spark._do(job(DataError("is bad.")), model, part)
     assert (type(found), str(found)) == (DataError, "a.parquet: is bad.")
     with pytest.raises(OutputError):

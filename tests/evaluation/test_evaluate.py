@@ -20,8 +20,8 @@ from mcflow.baselines.simple import MeanImputer
 from mcflow.errors import DataError, McflowWarning, ParameterError
 from mcflow.evaluation import Evaluation
 from mcflow.evaluation.methods import compared_methods
-from mcflow.evaluation.predictions import _draws_for
 from mcflow.evaluation.result import print_evaluation
+from mcflow.evaluation.run import _draws_for
 
 
 def study(n_rows: int = 300) -> pd.DataFrame:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mcflow.evaluation.result import verdict
 from mcflow.evaluation.scores import CellScore, ColumnScore, MethodScore
-from mcflow.evaluation.verdict import verdict
 
 
 def column(name: str, *, enough: bool = True, predictable: bool = True, **standings: str | None) -> ColumnScore:

@@ -21,7 +21,6 @@ from typing import Any
 
 # Imported before the forks, which would otherwise do so one by one.
 import mcflow.cli.impute
-import mcflow.cli.summary
 import mcflow.engines.local
 import mcflow.imputers.persistence  # noqa: F401
 from mcflow.cli.app import main

@@ -18,7 +18,7 @@ from mcflow.errors import DataError
 from mcflow.files.csv.reader import CsvProfile, profile_csv, read_csv
 from mcflow.files.csv.writer import write_csv
 from mcflow.files.partitioned import common_types, csv_parts, open_table, read_records, write_records
-from mcflow.files.streams import compress
+from mcflow.files.streams import open_compressed
 
 FILL = {"int64": 7, "double": -0.25, "bool": True, "string": 'n,e;w "x"'}
 
@@ -142,7 +142,8 @@ def test_files_with_other_types_share_the_wider_ones_for_a_fit(tmp_path) -> None
 @pytest.mark.parametrize("ending", [".csv.gz", ".csv.zst"])
 def test_compressed_file_is_one_part_and_is_written_compressed(tmp_path, ending) -> None:
     path = tmp_path / f"rows{ending}"
-    path.write_bytes(compress(b"a,b\n" + b"1,x\n,y\n" * 30, ending))
+    with open_compressed(path, ending) as file:
+        file.write(b"a,b\n" + b"1,x\n,y\n" * 30)
     profile = profile_csv(path, batch_rows=7)
     (part,) = csv_parts(tmp_path, common_types([profile]), 7)
     out = tmp_path / "out" / part.output

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from mcflow.files.csv.cells import Spelling
-from mcflow.files.csv.dates import DateFormat
+from mcflow.files.csv.cells import DateFormat, Spelling
 from mcflow.files.tables import TableFile, read_table, write_table
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.stats import logistic
 
-from mcflow.images.flow import GREY_LEVELS, ImageFlow, LogisticMixture
+from mcflow.images.networks import GREY_LEVELS, ImageFlow, LogisticMixture
 
 
 def random_flow(n_channels: int, n_scales: int) -> ImageFlow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mcflow.images.mask_generator import MaskGenerator
+from mcflow.images.trainer import MaskGenerator
 
 
 def blocks(n_images: int) -> torch.Tensor:

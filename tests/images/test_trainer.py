@@ -8,10 +8,8 @@ import pytest
 import torch
 
 from mcflow.images.config import ImageConfig
-from mcflow.images.flow import GREY_LEVELS, ImageFlow, fit_image_flow, normal_scores
-from mcflow.images.mask_generator import MaskGenerator
-from mcflow.images.trainer import ImageTrainer
-from mcflow.images.unet import PixelPrediction, UNet
+from mcflow.images.networks import GREY_LEVELS, ImageFlow, PixelPrediction, UNet, normal_scores
+from mcflow.images.trainer import ImageTrainer, fit_flow
 from mcflow.random import Streams
 
 
@@ -98,17 +96,6 @@ def test_flow_learns_that_neighbours_are_correlated(generator: torch.Generator) 
     predicted = network(pixels, torch.zeros_like(pixels))
     scores = normal_scores(predicted, pixels, chosen, torch.full((int(chosen.sum()),), 0.5)).detach()
     before = flow.log_prob(scores, chosen, predicted.context).mean()
-    fit_image_flow(
-        network,
-        flow,
-        pixels,
-        missing,
-        masks=MaskGenerator(missing),
-        streams=Streams(0),
-        learning_rate=1e-3,
-        n_steps=150,
-        batch_size=16,
-        integers=True,
-    )
+    fit_flow(ImageTrainer(ImageConfig(), network, pixels, missing, Streams(0)), flow, 150, integers=True)
     after = flow.log_prob(scores, chosen, predicted.context).mean()
     assert after > before + 0.2 * chosen.float().sum() / len(chosen)

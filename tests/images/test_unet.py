@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mcflow.images.unet import UNet
+from mcflow.images.networks import UNet
 
 
 @pytest.mark.parametrize(("n_channels", "height", "width", "n_scales"), [(1, 28, 28, 3), (3, 7, 10, 3), (2, 1, 5, 1)])

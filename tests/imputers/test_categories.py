@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from mcflow import MCFlowImputer, load
 from mcflow.errors import DataError, McflowWarning
-from mcflow.paper.latent import CategoryHead
+from mcflow.paper.model import CategoryHead
 
 FRAMES = {
     "pandas": lambda frame: frame,

@@ -118,6 +118,15 @@ def test_samples_look_like_images(fitted: MCFlowImageImputer) -> None:
     assert np.array_equal(made, fitted.sample(9, random_state=0))
 
 
+def test_saved_imputer_of_the_paper_answers_alike_for_colour(tmp_path: Path) -> None:
+    images = planes(12, 4, channels=3)
+    mask = missing(images, 5)
+    imputer = MCFlowImageImputer(preset="paper", max_epochs=1, random_state=0).fit(images, mask=mask)
+    imputer.save(tmp_path / "model.mcflow")
+    bounds = [each.interval(images, mask=mask)[0] for each in (imputer, load(tmp_path / "model.mcflow"))]
+    assert np.array_equal(*bounds)
+
+
 def test_saved_imputer_answers_alike(fitted: MCFlowImageImputer, tmp_path: Path) -> None:
     fitted.save(tmp_path / "model.mcflow")
     again = load(tmp_path / "model.mcflow")

@@ -13,7 +13,7 @@ from mcflow.columns.schema import Column
 from mcflow.fitting.initialisation import draw_masks
 from mcflow.paper.algorithm import Box
 from mcflow.paper.chain import MOVES, Chain, FlowDensity, Jumps, quantile_at, rank_of
-from mcflow.paper.realnvp import RealNVP
+from mcflow.paper.networks import RealNVP
 from mcflow.random import hash_rows
 
 
@@ -32,7 +32,7 @@ def number_jumps(n_columns: int) -> Jumps:
     """Jumps of columns of numbers, two thirds of which lie in the lower half."""
     codec = TableCodec([Column(k, "double", "continuous") for k in range(n_columns)], [unit()] * n_columns)
     seen = np.concatenate([np.linspace(0, 0.5, 200), np.linspace(0.5, 1, 100)])
-    return Jumps.from_marginals(codec, Marginals(np.repeat(seen[:, None], n_columns, axis=1)))
+    return Jumps(codec, Marginals(np.repeat(seen[:, None], n_columns, axis=1)))
 
 
 def unit() -> KnotScale:
@@ -157,7 +157,7 @@ def test_categories_are_visited_as_often_as_their_weight(n_categories, max_one_h
     coder = codec.coders[0]
     weights = np.arange(1.0, n_categories + 1) ** 2
     seen = np.repeat(np.arange(n_categories), np.arange(n_categories, 0, -1) * 10).astype(np.float64)[:, None]
-    jumps = Jumps.from_marginals(codec, Marginals(seen))
+    jumps = Jumps(codec, Marginals(seen))
     rows = codec.encode(np.zeros((2000, 1)))
     chain = make(
         Codewords(coder, weights), rows, np.ones((2000, 1), dtype=bool), jumps=jumps, box=Box.unit(codec.n_places)

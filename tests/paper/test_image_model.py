@@ -15,6 +15,7 @@ from mcflow.imputers.presets import IMAGE_PRESETS, resolve
 from mcflow.paper import image_model as module
 from mcflow.paper.config import PaperConfig
 from mcflow.paper.image_model import PaperImageModel
+from mcflow.paper.networks import RealNVP
 from mcflow.random import Streams
 
 CODEC = PixelCodec(6, 6, 1, "uint8", 0.0, 255.0, True)
@@ -225,6 +226,7 @@ def test_rate_and_batch_follow_the_paper_unless_given(rate, shape, config, learn
 def test_likelihood_weight_is_scaled_to_the_images_unless_given() -> None:
     assert IMAGE_PRESETS["paper"].for_images(1600, 0.5).likelihood_weight == pytest.approx(1e-5)
     assert PaperConfig().for_images(1600, 0.5).likelihood_weight == 1e-3
+    assert PaperConfig(learning_rate=0).for_images(784, 0.7).learning_rate == 1e-3
 
 
 def test_time_limit_ends_an_epoch_and_reduces_the_calibration(monkeypatch) -> None:
@@ -238,6 +240,12 @@ def test_time_limit_ends_an_epoch_and_reduces_the_calibration(monkeypatch) -> No
     assert model.calibration is not None
     assert len(model.calibration.below) < 100  # of 1,500 that it has without a limit
     assert model.fill(pixels[:5], missing[:5]).isfinite().all()
+
+
+def test_step_sizes_are_conditional_deviations_within_limits() -> None:
+    normal = module.FlowDensity(RealNVP(torch.tensor([[True, False], [False, True]])))
+    steps = module.conditional_steps(normal, np.array([[2.5, 0.0], [0.0, 5.0]]))
+    np.testing.assert_allclose(steps, [module.MAX_STEP, 2**0.5 / 5])
 
 
 def test_chains_of_a_normal_flow_have_its_distribution() -> None:

@@ -182,7 +182,7 @@ def test_trace_follows_the_chains_of_the_draws(model, rows, drawn) -> None:
 
 def test_categories_are_drawn_with_the_probabilities_of_their_head(mixed) -> None:
     model, values = mixed
-    chains = model._chains()
+    chains = module.TableChains(model)
     incomplete = values[np.isnan(values[:, 1])]
     chain = chains.chain(np.repeat(incomplete[:1], 3000, axis=0), np.arange(3000, dtype=np.uint64) * np.uint64(977))
     drawn = chains.codes(chain)[:, 1]
@@ -220,7 +220,7 @@ def test_quantiles_rise_and_repeat(model, rows) -> None:
 def test_quantiles_without_calibration_are_those_of_the_states(model, rows, monkeypatch) -> None:
     monkeypatch.setattr(model, "calibration", None)
     incomplete = rows[np.isnan(rows).any(axis=1)][:5]
-    sampler = model._chains().sampler(incomplete, hash_rows(incomplete, model.seed))
+    sampler = module.TableChains(model).sampler(incomplete, hash_rows(incomplete, model.seed))
     states = sampler.states(np.arange(5))[0][1:-1]
     assert len(states) == model.config.n_states
     found = next(model.quantiles(incomplete, np.array([0.25])))[np.isnan(incomplete)]

@@ -295,10 +295,6 @@ def test_formula_without_statsmodels_says_what_to_install(draws, monkeypatch) ->
     monkeypatch.setitem(sys.modules, "statsmodels.formula.api", None)
     with pytest.raises(MissingExtraError, match=r"pip install '.*\[stats\]'"):
         fit_pooled("bmi ~ age", draws)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    tables = [pa.Table.from_pandas(one) for one in draws]
-    with pytest.raises(MissingExtraError, match=r"pip install '.*\[stats\]'"):
-        fit_pooled(smf.ols, tables, formula="bmi ~ age")
 
 
 def test_predictions_are_averaged_and_wrong_ones_refused() -> None:

@@ -20,7 +20,8 @@ from mcflow.evaluation.wording import percent_text
 from mcflow.missingness.hiding import hide
 from mcflow.report import plot_calibration, plot_distributions, plot_overimputation, plot_trace
 from mcflow.report.canvas import ORANGE
-from mcflow.report.validation_predictions import PredictiveQuantiles, binomial_band
+from mcflow.report.overimputation import PredictiveQuantiles
+from mcflow.report.tables import binomial_band
 
 #: The least that a trace needs.
 CHAIN = SimpleNamespace(log_density=np.zeros((9, 2)), accepted=np.ones((9, 2)), values=np.ones((9, 1)), burn_in=3)

@@ -46,9 +46,9 @@ def test_trace_when_it_is_a_chain_trace_then_it_is_drawn() -> None:
     assert [axes.get_title() for axes in figure.axes[2:]] == ["row 7, column 1", "row 8, column 2"]
 
 
-def test_trace_when_it_has_names_and_a_burn_in_by_another_name_then_they_are_used(labelled) -> None:
-    trace = trace_of(names=["age", "weight"], n_burn_in=5)
-    del trace.burn_in, trace.moves
+def test_trace_when_it_has_names_and_a_burn_in_then_they_are_used(labelled) -> None:
+    trace = trace_of(names=["age", "weight"], burn_in=5)
+    del trace.moves
     figure = plot_trace(trace)
     assert [axes.get_title() for axes in figure.axes[2:]] == ["age", "weight"]
     for axes in figure.axes:

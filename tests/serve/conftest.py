@@ -71,7 +71,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         quick = [sys.executable, "-S", "-c", "pass"]
         for command in ("fit_command", "fill_command", "draws_command"):
             monkeypatch.setattr(runner_module, command, stubbed(wait))
-        for command in ("texts_command", "intervals_command", "bounds_command"):
+        for command in ("intervals_command", "preview_command"):
             monkeypatch.setattr(runner_module, command, lambda *_: quick)
         monkeypatch.setattr(runner_module, "inspect_command", lambda job, *_: _inspect(job.upload.name))
 

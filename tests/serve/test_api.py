@@ -307,7 +307,7 @@ def test_unknown_paths_and_surprises_have_the_form_of_all_errors(client_of, monk
     client = client_of()
     assert client.get("/nothing").json() == {"detail": "Not Found"}
     assert client.put("/models").status_code == 405
-    monkeypatch.setattr("mcflow.serve.routes_server.metrics_text", lambda *_: 1 / 0)
+    monkeypatch.setattr("mcflow.serve.routes.metrics_text", lambda *_: 1 / 0)
     answer = client.get("/metrics")
     assert answer.status_code == 500
     assert "See the log of the server" in answer.json()["detail"]

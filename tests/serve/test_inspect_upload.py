@@ -12,7 +12,7 @@ import pytest
 
 from mcflow.errors import DataError
 from mcflow.files.tables import read_table
-from mcflow.serve.inspect_upload import describe, main
+from mcflow.serve.uploads import describe, main
 
 LIMITS = {"max_rows": 1000, "max_columns": 50, "max_cells": 20_000, "max_bytes": 1_000_000}
 

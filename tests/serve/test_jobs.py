@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from mcflow.errors import DataError, ParameterError
-from mcflow.serve.children import _ticks, kill_leftover
 from mcflow.serve.commands import check_names, check_schema_text, fit_command, save_schema_text
-from mcflow.serve.events import EventLog
-from mcflow.serve.jobs import Job, JobStore
+from mcflow.serve.jobs import EventLog, Job, JobStore
 
 
 def kept(store: JobStore, **said: object) -> Job:
@@ -67,19 +62,6 @@ def test_job_expires_after_its_end_unless_it_or_its_runs_are_at_work(tmp_path) -
     assert {job.id for job in store.expired(10, now)} == {old.id, never.id}
 
 
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")
-def test_leftover_process_is_ended_and_its_number_s_next_owner_is_not() -> None:
-    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"], start_new_session=True)
-    try:
-        kill_leftover({"pid": process.pid, "ticks": _ticks(process.pid) + 1})
-        time.sleep(0.1)
-        assert process.poll() is None
-        kill_leftover({"pid": process.pid, "ticks": _ticks(process.pid)})
-        assert process.wait(10) == -9
-    finally:
-        process.kill()
-
-
 def test_events_are_thinned_and_keep_their_numbers(tmp_path) -> None:
     log = EventLog(tmp_path / "progress.jsonl")
     log.add({"event": "begin"})
@@ -96,6 +78,12 @@ def test_events_survive_a_line_that_was_cut_off(tmp_path) -> None:
     path = tmp_path / "progress.jsonl"
     path.write_text('{"event": "epoch", "epoch": 1}\n{"event": "ep')
     assert [event for _, event in EventLog(path).since(0)] == [{"event": "epoch", "epoch": 1}]
+
+
+def test_command_of_a_fit_without_choices_is_short(tmp_path) -> None:
+    words = " ".join(fit_command(Job(tmp_path, options={"seed": 3}))[3:])
+    files = "impute upload.csv --output filled.csv --save model.mcflow --report report.html"
+    assert words == f"{files} --seed 3 --checkpoint-dir checkpoint --progress json"
 
 
 def test_command_carries_the_choices_and_no_clock_that_nobody_chose(tmp_path) -> None:

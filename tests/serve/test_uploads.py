@@ -14,7 +14,14 @@ from mcflow.serve.uploads import ending_of, plain_name, refuse_bad_content
 
 @pytest.mark.parametrize(
     ("given", "kept"),
-    [("../../.ssh/rows.csv", "rows.csv"), ("a\x00\nb.csv", "ab.csv"), (None, ""), ('x<y>".csv', "xy.csv"), ("..", "")],
+    [
+        (r"C:\Users\me\my rows.csv", "my rows.csv"),
+        ("../../.ssh/rows.csv", "rows.csv"),
+        ("a\x00\nb.csv", "ab.csv"),
+        (None, ""),
+        ('x<y>".csv', "xy.csv"),
+        ("..", ""),
+    ],
 )
 def test_name_loses_folders_and_signs_that_do_harm(given, kept) -> None:
     assert plain_name(given) == kept

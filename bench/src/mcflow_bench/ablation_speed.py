@@ -18,17 +18,15 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
-from mcflow.cli.machine import machine, thread_variables, versions
 from mcflow.errors import McflowError, TrainingError
+from mcflow_bench.machine import machine, thread_variables, versions
 from mcflow_bench.store import Row, Store
 from mcflow_bench.suites import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mcflow.paper.latent import LatentMapper
-    from mcflow.paper.objectives import Losses
-    from mcflow.paper.realnvp import RealNVP
+    from mcflow.paper.networks import LatentMapper, RealNVP
 
 #: Seconds of a step with the ingredient and without it, of one round.
 Times = tuple[float, float]
@@ -75,11 +73,9 @@ class SpeedTask(Task):
 
 def autograd_gradients(
     flow: RealNVP, mapper: LatentMapper, rows: Tensor, weights: Tensor, likelihood_weight: float
-) -> Losses:
-    """Do the same as `mcflow.paper.objectives.gradients`, with the same networks, by autograd."""
+) -> tuple[Tensor, Tensor]:
+    """Do the same as `mcflow.paper.algorithm.gradients`, with the same networks, by autograd."""
     import torch
-
-    from mcflow.paper.objectives import Losses
 
     z, log_det = _autograd_pass(flow, rows)
     flow_loss = -(flow.base_log_prob(z) + log_det).mean()
@@ -89,7 +85,7 @@ def autograd_gradients(
     latent_loss = ((x_hat - rows).square() * weights).sum() / len(rows) - likelihood_weight * log_density.mean()
     flow.gradient.copy_(torch.autograd.grad(flow_loss, flow.theta)[0])
     mapper.gradient.copy_(torch.autograd.grad(latent_loss, mapper.phi)[0])
-    return Losses(flow_loss.detach(), latent_loss.detach())
+    return flow_loss.detach(), latent_loss.detach()
 
 
 def _autograd_pass(flow: RealNVP, rows: Tensor, *, inverse: bool = False) -> tuple[Tensor, Tensor]:
@@ -117,10 +113,9 @@ def time_gradients(rounds: int, n_steps: int = N_STEPS) -> list[Times]:
 
     from mcflow.fitting.distributed import one_thread_when_small
     from mcflow.fitting.initialisation import draw_masks
+    from mcflow.paper.algorithm import gradients, seen_weights
     from mcflow.paper.config import PaperConfig
-    from mcflow.paper.latent import LatentMapper
-    from mcflow.paper.objectives import gradients, seen_weights
-    from mcflow.paper.realnvp import RealNVP
+    from mcflow.paper.networks import LatentMapper, RealNVP
 
     config, generator = PaperConfig(), torch.Generator().manual_seed(0)
     masks = draw_masks(config.n_couplings, N_COLUMNS, generator)

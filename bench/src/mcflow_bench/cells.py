@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcflow.cli.machine import peak_mib
 from mcflow.errors import DataError
 from mcflow.evaluation.methods import MethodSpec
 from mcflow.files.atomic import replacing
+from mcflow_bench.machine import peak_mib
 from mcflow_bench.suites import EnergyTask, FrameTask, ImageTask, TableTask, task_from
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcflow.cli.machine import peak_mib
 from mcflow.errors import DataError
 from mcflow.evaluation.methods import MethodSpec
 from mcflow.metrics import energy_by_column
 from mcflow.missingness import mar
 from mcflow.typing import BoolArray, FloatArray
+from mcflow_bench.machine import peak_mib
 from mcflow_bench.rivals.rmice import build_method, is_r, mice_version
 from mcflow_bench.suites import EnergyTask
 

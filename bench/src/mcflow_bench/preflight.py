@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcflow.cli.machine import thread_variables
 from mcflow.errors import DataError, McflowError, ParameterError
 from mcflow.evaluation.methods import MethodSpec
 from mcflow.files.atomic import cache_folder
+from mcflow_bench.machine import thread_variables
 
 if TYPE_CHECKING:
     from mcflow_bench.data.image_sets import ImageSet

@@ -20,9 +20,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Self
 
-from mcflow.cli.machine import load_average, machine, mebibytes, thread_variables, versions
 from mcflow.errors import ParameterError
 from mcflow_bench.data.catalog import frame_source, table_source
+from mcflow_bench.machine import load_average, machine, mebibytes, thread_variables, versions
 from mcflow_bench.preflight import check_methods, prepare_images
 from mcflow_bench.store import Outcome, Row, Store
 from mcflow_bench.suites import Cell, EnergySuite, ImageSuite, Suite

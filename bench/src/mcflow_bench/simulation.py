@@ -38,11 +38,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from mcflow.cli.machine import machine, thread_variables, versions
 from mcflow.errors import McflowWarning, ParameterError, did_you_mean
 from mcflow.evaluation.methods import MethodSpec
 from mcflow.files.atomic import write_text
 from mcflow.typing import Array, FloatArray
+from mcflow_bench.machine import machine, thread_variables, versions
 from mcflow_bench.rivals.rmice import build_method, is_r
 from mcflow_bench.store import Outcome, Store
 from mcflow_bench.suites import file_word, key_of

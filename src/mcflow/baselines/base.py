@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-__all__ = ["Baseline", "CodedBaseline"]
+__all__ = ["Baseline", "CodedBaseline", "DrawsMixin"]
 
 import abc
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from mcflow.columns.codecs import TableCodec
+from mcflow.columns.frames import read_where
 from mcflow.columns.schema import Column
+from mcflow.config import Interval, check_parameter
 from mcflow.imputers.base import TableImputer
-from mcflow.typing import Array, FloatArray, RandomState
+from mcflow.random import seed_from
+from mcflow.typing import Array, FloatArray, RandomState, TableT
 
 #: Maximum number of categories for one-hot encoding; averages of binary codes would decode to unrelated categories.
 MAX_ONE_HOT = 64
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Baseline(TableImputer):
     """Base class of imputers for comparison, with the same interface as `MCFlowImputer`.
 
@@ -33,53 +37,40 @@ class Baseline(TableImputer):
 
     Notes
     -----
-    A subclass names its own parameters in `__init__` and passes the others on as keywords; `get_params` returns both.
+    A subclass with parameters of its own is a dataclass like this one.
     """
 
-    def __init__(
-        self,
-        *,
-        schema: str | Path | Mapping[str, Any] | None = None,
-        kinds: Mapping[Any, str] | None = None,
-        roles: Mapping[Any, str] | None = None,
-        bounds: Mapping[Any, tuple[Any, Any]] | None = None,
-        allowed: Mapping[Any, Any] | None = None,
-        rules: Sequence[str] | None = None,
-        unseen: str = "missing",
-        missing_values: Any = None,
-        decimals: str | None = None,
-        restore_integers: bool = False,
-        add_indicator: bool = False,
-        keep_empty_features: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        self.schema = schema
-        self.kinds = kinds
-        self.roles = roles
-        self.bounds = bounds
-        self.allowed = allowed
-        self.rules = rules
-        self.unseen = unseen
-        self.missing_values = missing_values
-        self.decimals = decimals
-        self.restore_integers = restore_integers
-        self.add_indicator = add_indicator
-        self.keep_empty_features = keep_empty_features
-        self.random_state = random_state
+    random_state: RandomState = None
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        """Set the signature of a subclass to its own and inherited parameters, for scikit-learn's introspection."""
-        super().__init_subclass__(**given)
-        found: dict[str, inspect.Parameter] = {}
-        for parent in cls.__mro__:
-            if issubclass(parent, Baseline) and "__init__" in vars(parent):
-                named = inspect.signature(vars(parent)["__init__"]).parameters
-                found = {n: p for n, p in named.items() if p.kind == p.KEYWORD_ONLY} | found
-        cls.__signature__ = inspect.Signature(list(found.values()))
 
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        return sorted(inspect.signature(cls).parameters)
+class DrawsMixin(TableImputer):
+    """Mixin that implements `draw` for imputers with a method `_draw_values`."""
+
+    @abc.abstractmethod
+    def _draw_values(self, values: FloatArray, number: int, seed: int) -> FloatArray:
+        """Return the columns that vary, completed by a draw; a row depends on the seed, the number and itself only."""
+
+    def draw(self, X: TableT, m: int = 20, random_state: RandomState = None, *, where: Any = None) -> Iterator[TableT]:
+        """Draw completed tables from the distribution of the missing cells given the observed ones.
+
+        Parameters
+        ----------
+        X, m, random_state, where
+            As for `MCFlowImputer.draw`.
+
+        Returns
+        -------
+        iterator
+            m tables of the same type as X, generated one at a time.
+        """
+        check_is_fitted(self)
+        check_parameter("m", m, Interval(int, 1))
+        frame, values = self._read(X)
+        wanted = None if where is None else read_where(where, frame)
+        given, seed = self._seen_by_model(values), seed_from(random_state)
+        words = (np.random.SeedSequence([seed, k]).generate_state(1, np.uint64)[0] for k in range(int(m)))
+        series = (self._draw_values(given, k, int(word >> np.uint64(1))) for k, word in enumerate(words))
+        return self._tables(frame, values, series, where=wanted)
 
 
 class CodedBaseline(Baseline):
@@ -107,9 +98,6 @@ class CodedBaseline(Baseline):
         return self._filled_by(self._fill_rows, values)
 
     def _filled_by(self, fill: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
-        """Fill codes by a function of encoded rows, within the bounds."""
-        return self._decoded(values, np.clip(fill(self.codec_.encode(values)), *self.box_))
-
-    def _decoded(self, values: FloatArray, filled: FloatArray) -> FloatArray:
-        """Decode filled rows, keeping observed codes."""
+        """Fill codes by a function of encoded rows, within the bounds; observed codes are kept."""
+        filled = np.clip(fill(self.codec_.encode(values)), *self.box_)
         return np.where(np.isnan(values), self.codec_.decode(filled), values)

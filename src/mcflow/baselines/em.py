@@ -4,21 +4,24 @@ from __future__ import annotations
 
 __all__ = ["GaussianImputer"]
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtri
 
-from mcflow.baselines.base import CodedBaseline
+from mcflow.baselines.base import CodedBaseline, DrawsMixin
 from mcflow.columns.gaussian import GaussianModel
 from mcflow.config import Interval
-from mcflow.imputers.draws import DrawsMixin
 from mcflow.random import row_uniforms, seed_from
 from mcflow.typing import Array, FloatArray
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GaussianImputer(DrawsMixin, CodedBaseline):
     """Imputer by conditional means of a multivariate Gaussian fitted by EM.
+
+    The other parameters are those of `Baseline`.
 
     Parameters
     ----------
@@ -31,8 +34,6 @@ class GaussianImputer(DrawsMixin, CodedBaseline):
         the number of rows.
     max_rows : int, default=200_000
         Maximum number of rows to fit to; a random sample is taken from larger tables.
-    **table
-        Parameters of `Baseline`.
 
     Attributes
     ----------
@@ -67,22 +68,10 @@ class GaussianImputer(DrawsMixin, CodedBaseline):
         "shrinkage": Interval(float, 0, optional=True),
         "max_rows": Interval(int, 1),
     }
-    model_: GaussianModel
-
-    def __init__(
-        self,
-        *,
-        max_steps: int = 100,
-        tolerance: float = 1e-3,
-        shrinkage: float | None = None,
-        max_rows: int = 200_000,
-        **table: Any,
-    ) -> None:
-        super().__init__(**table)
-        self.max_steps = max_steps
-        self.tolerance = tolerance
-        self.shrinkage = shrinkage
-        self.max_rows = max_rows
+    max_steps: int = 100
+    tolerance: float = 1e-3
+    shrinkage: float | None = None
+    max_rows: int = 200_000
 
     def _fit_rows(self, rows: FloatArray, owner: Array) -> None:
         self.model_ = GaussianModel.fit(
@@ -98,7 +87,8 @@ class GaussianImputer(DrawsMixin, CodedBaseline):
         return self.model_.conditional(rows)
 
     def _draw_values(self, values: FloatArray, number: int, seed: int) -> FloatArray:
-        rows = self.codec_.encode(values)
-        # Zero is replaced by half the smallest positive uniform number, because its quantile is infinite.
-        normals = ndtri(np.maximum(row_uniforms(rows, seed), 2.0**-54))
-        return self._decoded(values, np.clip(self.model_.draw(rows, normals), *self.box_))
+        def draw(rows: FloatArray) -> FloatArray:
+            # Zero is replaced by half the smallest positive uniform number, because its quantile is infinite.
+            return self.model_.draw(rows, ndtri(np.maximum(row_uniforms(rows, seed), 2.0**-54)))
+
+        return self._filled_by(draw, values)

@@ -15,30 +15,23 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.special import log_softmax, ndtri, softmax
 
-from mcflow.baselines.base import Baseline
+from mcflow.baselines.base import Baseline, DrawsMixin
 from mcflow.columns.constraints import Constraints
 from mcflow.columns.marginals import Marginals
 from mcflow.columns.schema import CATEGORY_KINDS, Column, TableSchema
 from mcflow.config import Interval, Options
 from mcflow.errors import ParameterError, did_you_mean
-from mcflow.imputers.draws import DrawsMixin
 from mcflow.random import row_uniforms, seed_from
 from mcflow.typing import BoolArray, FloatArray
 
-#: Maximum number of groups of categories in a regression; the rarest categories form the last group.
-MAX_GROUPS = 32
-
-#: Maximum number of rows in the bootstrap sample of a logistic regression.
-MAX_BOOTSTRAP = 5_000
-
-#: L-BFGS steps of a logistic regression, which starts from the weights of the round before.
-MAX_STEPS = 30
+MAX_GROUPS = 32  #: Maximum number of groups of categories in a regression; the rarest categories form the last group.
+MAX_BOOTSTRAP = 5_000  #: Maximum number of rows in the bootstrap sample of a logistic regression.
+MAX_STEPS = 30  #: L-BFGS steps of a logistic regression, which starts from the weights of the round before.
 
 #: Relative decrease of the loss below which L-BFGS stops; the remaining error is far below the sampling noise.
 TOLERANCE = 3e-5
 
-#: Rows that are filled at a time.
-BATCH_ROWS = 8192
+BATCH_ROWS = 8192  #: Rows that are filled at a time.
 
 
 @dataclass(frozen=True)
@@ -49,20 +42,13 @@ class NumberRegression:
     sigma: float  # standard deviation of the noise
     ends: tuple[float, float]  # smallest and largest value to draw
 
-    @classmethod
+    @staticmethod
     def sample(
-        cls, gram: FloatArray, target: int, uses: BoolArray, ridge: float, rng: np.random.Generator
+        gram: FloatArray, target: int, uses: BoolArray, ridge: float, rng: np.random.Generator
     ) -> tuple[FloatArray, float]:
-        r"""Draw coefficients and noise, given the Gram matrix of all predictors over the rows with an observed target.
+        """Draw coefficients and noise as in the notes of `MiceImputer`; g has n - tr(A⁻¹ XᵀX) degrees of freedom.
 
-        With :math:`A = X^\top X + \lambda n I` and :math:`\hat\beta = A^{-1} X^\top y`,
-
-        .. math::
-
-            \sigma^2 = \frac{\|y - X \hat\beta\|^2}{g},\quad g \sim \chi^2_{n - \mathrm{tr}(A^{-1} X^\top X)},
-            \qquad \beta = \hat\beta + \sigma A^{-1/2} w,\quad w \sim N(0, I).
-
-        Shapes: `gram` (n_predictors, n_predictors), `uses` (n_predictors,), returns (n_predictors,).
+        `gram` is the Gram matrix of all predictors over the rows in which the target is observed.
         """
         used = np.flatnonzero(uses)
         products, cross = gram[np.ix_(used, used)], gram[used, target]
@@ -85,8 +71,7 @@ class NumberRegression:
     def draw(self, expected: FloatArray, uniforms: FloatArray) -> FloatArray:
         """Draw values around the expected ones with uniform numbers in [0, 1)."""
         drawn = expected[:, 0] + self.sigma * ndtri(uniforms + 2.0**-54)
-        inside: FloatArray = np.clip(drawn, *self.ends)
-        return inside
+        return np.asarray(np.clip(drawn, *self.ends))
 
     def best(self, expected: FloatArray) -> FloatArray:
         """Return the point predictions: the conditional means."""
@@ -94,30 +79,41 @@ class NumberRegression:
 
 
 @dataclass(frozen=True)
-class CategoryRegression:
-    """A multinomial logistic regression of groups of categories, fitted to a bootstrap sample.
+class _Categories:
+    """A categorical column, one-hot encoded by groups of categories without the most frequent one."""
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> regression = CategoryRegression(np.log([[0.25, 0.75]]), np.array([0, 1, 1]), np.array([1.0, 0.5, 0.5]))
-    >>> regression.expect(np.ones((1, 1)))
-    array([[0.25 , 0.375, 0.375]])
-    """
+    group: npt.NDArray[np.int64]  # (n_categories,) group of each category, most frequent first
+    share: FloatArray  # (n_categories,) relative frequency of each category in its group
+
+    @classmethod
+    def fitting(cls, codes: FloatArray, n_categories: int) -> _Categories:
+        counts = np.bincount(codes.astype(np.int64), minlength=n_categories).astype(np.float64)
+        rank = np.empty(n_categories, dtype=np.int64)
+        rank[np.argsort(-counts, kind="stable")] = np.arange(n_categories)
+        group = np.minimum(rank, MAX_GROUPS - 1)
+        size = np.bincount(group, weights=counts)[group]
+        return cls(group, np.where(size > 0, counts / np.where(size > 0, size, 1), 1.0))
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, at most `MAX_GROUPS`."""
+        return int(self.group.max()) + 1
+
+
+@dataclass(frozen=True)
+class CategoryRegression:
+    """A multinomial logistic regression of groups of categories, fitted to a bootstrap sample."""
 
     weight: FloatArray  # (n_predictors, n_groups) coefficients, 0 for unused predictors
-    group: npt.NDArray[np.int64]  # (n_categories,) group of each category
-    share: FloatArray  # (n_categories,) relative frequency of each category in its group
+    categories: _Categories
 
     @staticmethod
     def fit(predictors: FloatArray, groups: npt.NDArray[np.int64], uses: BoolArray, start: FloatArray) -> FloatArray:
         """Return the weights with the highest penalised likelihood.
 
-        Weights have a standard Gaussian prior, centred on the log-frequencies of the groups for the intercepts and on 0
-        otherwise, so that groups that are separable or absent from the sample keep finite odds.
-
-        Shapes: `predictors` (n_rows, n_predictors), `groups` (n_rows,), `uses` (n_predictors,), `start` and returns
-        (n_predictors, n_groups).
+        Weights (n_predictors, n_groups) have a standard Gaussian prior, centred on the log-frequencies of the groups
+        for the intercepts and on 0 otherwise, so that groups that are separable or absent from the sample keep finite
+        odds.
         """
         rows = predictors[:, uses]
         shape = (rows.shape[1], start.shape[1])
@@ -144,100 +140,31 @@ class CategoryRegression:
 
     def expect(self, predictors: FloatArray) -> FloatArray:
         """Return the probabilities of the categories, (n_rows, n_categories)."""
-        probabilities: FloatArray = softmax(predictors @ self.weight, axis=1)[:, self.group]
-        return probabilities * self.share
+        probabilities: FloatArray = softmax(predictors @ self.weight, axis=1)[:, self.categories.group]
+        return probabilities * self.categories.share
 
     def draw(self, expected: FloatArray, uniforms: FloatArray) -> FloatArray:
         """Draw codes from the probabilities with uniform numbers in [0, 1)."""
         steps = expected.cumsum(axis=1)
         drawn = (steps <= uniforms[:, None] * steps[:, -1:]).sum(axis=1)
-        codes: FloatArray = np.minimum(drawn, expected.shape[1] - 1).astype(np.float64)
-        return codes
+        return np.asarray(np.minimum(drawn, expected.shape[1] - 1), dtype=np.float64)
 
     def best(self, expected: FloatArray) -> FloatArray:
         """Return the point predictions: the most probable codes."""
-        codes: FloatArray = expected.argmax(axis=1).astype(np.float64)
-        return codes
+        return np.asarray(expected.argmax(axis=1), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """A standardised numeric column."""
-
-    mean: float  # mean of the observed codes
-    scale: float  # standard deviation of the observed codes
-    reach: tuple[float, float]  # standardised values are clipped to it: one range beyond the observed range
-    bounds: tuple[float, float]  # lowest and highest code to fill in
-    width: int = 1  # number of predictors
-
-    @classmethod
-    def fitting(cls, codes: FloatArray, low: float, high: float) -> _Numbers:
-        """Compute mean and standard deviation of observed codes."""
-        first, last = codes.min(), codes.max()
-        span = (last - first) or 1.0
-        share = (codes - first) / span
-        mean, scale = first + share.mean() * span, (share.std() or 1.0) * span
-        reach = (float((first - mean) / scale - span / scale), float((last - mean) / scale + span / scale))
-        return cls(float(mean), float(scale), reach, (low, high))
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Smallest and largest standardised value to draw."""
-        low, high = np.clip((np.array(self.bounds) - self.mean) / self.scale, *self.reach)
-        return float(low), float(high)
-
-    def read(self, codes: FloatArray) -> FloatArray:
-        return np.clip((codes - self.mean) / self.scale, *self.reach)
-
-    def write(self, cells: FloatArray) -> FloatArray:
-        return np.clip(cells * self.scale + self.mean, *self.bounds)
-
-    def predictors(self, cells: FloatArray) -> FloatArray:
-        return cells[:, None]
-
-
-@dataclass(frozen=True)
-class _Categories:
-    """A categorical column, one-hot encoded by groups of categories without the most frequent one."""
-
-    group: npt.NDArray[np.int64]  # (n_categories,) group of each category, most frequent first
-    share: FloatArray  # (n_categories,) relative frequency of each category in its group
-
-    @classmethod
-    def fitting(cls, codes: FloatArray, n_categories: int) -> _Categories:
-        counts = np.bincount(codes.astype(np.int64), minlength=n_categories).astype(np.float64)
-        rank = np.empty(n_categories, dtype=np.int64)
-        rank[np.argsort(-counts, kind="stable")] = np.arange(n_categories)
-        group = np.minimum(rank, MAX_GROUPS - 1)
-        size = np.bincount(group, weights=counts)[group]
-        return cls(group, np.where(size > 0, counts / np.where(size > 0, size, 1), 1.0))
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups, at most `MAX_GROUPS`."""
-        return int(self.group.max()) + 1
-
-    @property
-    def width(self) -> int:
-        """Number of predictors."""
-        return self.n_groups - 1
-
-    def read(self, codes: FloatArray) -> FloatArray:
-        return codes
-
-    def write(self, cells: FloatArray) -> FloatArray:
-        return cells
-
-    def predictors(self, cells: FloatArray) -> FloatArray:
-        ones: FloatArray = np.eye(self.n_groups)[:, 1:]
-        return ones[self.group[cells.astype(np.int64)]]
+def _moments(codes: FloatArray) -> tuple[float, float, float, float]:
+    """Return mean and deviation of numbers, and the ends of standardised ones: one range beyond the observed range."""
+    first, last = codes.min(), codes.max()
+    span = (last - first) or 1.0
+    share = (codes - first) / span
+    mean, scale = first + share.mean() * span, (share.std() or 1.0) * span
+    return mean, scale, (first - mean) / scale - span / scale, (last - mean) / scale + span / scale
 
 
 class Design:
-    """The design matrix of all columns, with an intercept first.
-
-    Shapes: `values` (n_rows, n_columns), `low`, `high` (n_columns,), `uses` (n_columns, n_predictors).
-    """
+    """The design matrix of all columns, with an intercept first."""
 
     def __init__(
         self,
@@ -247,17 +174,22 @@ class Design:
         high: FloatArray,
         predictors: Mapping[Any, Sequence[Any]] | None = None,
     ) -> None:
-        self.parts: list[_Numbers | _Categories] = []
-        for k, column in enumerate(columns):
-            seen = values[~np.isnan(values[:, k]), k]
-            if column.kind in CATEGORY_KINDS:
-                self.parts.append(_Categories.fitting(seen, len(column.categories)))
-            else:
-                self.parts.append(_Numbers.fitting(seen, float(low[k]), float(high[k])))
-        ends = np.cumsum([1, *(part.width for part in self.parts)])
+        seen = [column[~np.isnan(column)] for column in values.T]
+        self.categories = {
+            k: _Categories.fitting(seen[k], len(column.categories))
+            for k, column in enumerate(columns)
+            if column.kind in CATEGORY_KINDS
+        }
+        kept = (0.0, 1.0, -np.inf, np.inf)  # codes of categories are not standardised
+        moments = [kept if k in self.categories else _moments(codes) for k, codes in enumerate(seen)]
+        self.mean, self.scale, *self.reach = np.array(moments, dtype=np.float64).reshape(-1, 4).T
+        numbers = np.array([k not in self.categories for k in range(len(columns))], dtype=bool)
+        self.bounds = np.where(numbers, low, -np.inf), np.where(numbers, high, np.inf)
+        widths = [self.categories[k].n_groups - 1 if k in self.categories else 1 for k in range(len(columns))]
+        ends = np.cumsum([1, *widths])
         self.n_predictors = int(ends[-1])
         self.blocks = [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
-        self.uses = np.ones((len(columns), self.n_predictors), dtype=bool)
+        self.uses = np.ones((len(columns), self.n_predictors), dtype=bool)  # predictors that each column is filled from
         for k, (column, block) in enumerate(zip(columns, self.blocks, strict=True)):
             self.uses[k, block] = False
             if column.role == "targets_only":
@@ -270,20 +202,29 @@ class Design:
 
     def read(self, values: FloatArray) -> FloatArray:
         """Standardise numeric codes, NaN where missing."""
-        return _beside([part.read(values[:, k]) for k, part in enumerate(self.parts)], len(values))
+        return np.clip((values - self.mean) / self.scale, *self.reach)
 
     def write(self, cells: FloatArray) -> FloatArray:
         """Invert `read`."""
-        return _beside([part.write(cells[:, k]) for k, part in enumerate(self.parts)], len(cells))
+        return np.clip(cells * self.scale + self.mean, *self.bounds)
+
+    def ends(self, k: int) -> tuple[float, float]:
+        """Return the smallest and largest standardised value to draw of a numeric column."""
+        bounds = np.array([bound[k] for bound in self.bounds])
+        low, high = np.clip((bounds - self.mean[k]) / self.scale[k], *(end[k] for end in self.reach))
+        return float(low), float(high)
+
+    def block(self, k: int, cells: FloatArray) -> FloatArray:
+        """Return the predictors (n_rows, n_predictors_of_column) of complete cells of one column."""
+        if k not in self.categories:
+            return cells[:, None]
+        part = self.categories[k]
+        ones: FloatArray = np.eye(part.n_groups)[:, 1:]
+        return ones[part.group[cells.astype(np.int64)]]
 
     def predictors(self, cells: FloatArray) -> FloatArray:
         """Return the predictors of complete cells, (n_rows, n_predictors)."""
-        blocks = [part.predictors(cells[:, k]) for k, part in enumerate(self.parts)]
-        return np.hstack([np.ones((len(cells), 1)), *blocks])
-
-
-def _beside(columns: list[FloatArray], n_rows: int) -> FloatArray:
-    return np.array(columns).reshape(len(columns), n_rows).T.copy()
+        return np.hstack([np.ones((len(cells), 1)), *(self.block(k, column) for k, column in enumerate(cells.T))])
 
 
 #: One regression per column.
@@ -311,12 +252,11 @@ class _Filling:
             missing = self.missing[k]
             if len(missing) or last:
                 hidden = self.predictors[missing]
-                part = self.design.parts[k]
-                found = self._number(k, part, hidden) if isinstance(part, _Numbers) else self._category(k, part)
+                found = self._category(k) if k in self.design.categories else self._number(k, hidden)
                 self.chain[k] = found
                 self._refill(k, hidden, found.draw(found.expect(hidden), self.rng.random(len(missing))))
 
-    def _number(self, k: int, part: _Numbers, hidden: FloatArray) -> NumberRegression:
+    def _number(self, k: int, hidden: FloatArray) -> NumberRegression:
         if len(self.seen[k]) < len(hidden):
             seen = self.predictors[self.seen[k]]
             gram = seen.T @ seen
@@ -324,21 +264,21 @@ class _Filling:
             gram = self.gram - hidden.T @ hidden
         target = self.design.blocks[k].start
         beta, sigma = NumberRegression.sample(gram, target, self.design.uses[k], self.ridge, self.rng)
-        return NumberRegression(beta, sigma, part.ends)
+        return NumberRegression(beta, sigma, self.design.ends(k))
 
-    def _category(self, k: int, part: _Categories) -> CategoryRegression:
-        seen = self.seen[k]
+    def _category(self, k: int) -> CategoryRegression:
+        part, seen = self.design.categories[k], self.seen[k]
         sample = self.rng.choice(seen, min(len(seen), MAX_BOOTSTRAP))
         groups = part.group[self.cells[sample, k].astype(np.int64)]
         before = self.chain.get(k)
-        known = before.weight if isinstance(before, CategoryRegression) else None
-        start = np.zeros((self.design.n_predictors, part.n_groups)) if known is None else known
+        cold = np.zeros((self.design.n_predictors, part.n_groups))
+        start = before.weight if isinstance(before, CategoryRegression) else cold
         weight = CategoryRegression.fit(self.predictors[sample], groups, self.design.uses[k], start)
-        return CategoryRegression(weight, part.group, part.share)
+        return CategoryRegression(weight, part)
 
     def _refill(self, k: int, hidden: FloatArray, drawn: FloatArray) -> None:
         missing, block = self.missing[k], self.design.blocks[k]
-        change = self.design.parts[k].predictors(drawn) - hidden[:, block]
+        change = self.design.block(k, drawn) - hidden[:, block]
         cross = hidden.T @ change
         self.gram[:, block] += cross
         self.gram[block] += cross.T
@@ -352,15 +292,15 @@ def fit_chain(design: Design, values: FloatArray, n_rounds: int, ridge: float, r
     filling = _Filling(design, values, ridge, rng)
     for number in range(n_rounds):
         filling.round(last=number == n_rounds - 1)
-    return [filling.chain[k] for k in range(len(design.parts))]
+    return [filling.chain[k] for k in range(len(design.blocks))]
 
 
 def replay(
     design: Design, chain: Chain, values: FloatArray, n_rounds: int, seed: int
 ) -> tuple[FloatArray, list[FloatArray]]:
-    """Draw the missing cells of new rows with the regressions of a chain; also return their average expectations.
+    """Draw the missing cells of new rows with the regressions of a chain.
 
-    Shapes: `values` (n_rows, n_columns), returns (n_rows, n_columns) and, per column, (n_missing, n_expected).
+    Also return the average expectations of the missing cells of each column, (n_missing, n_expected).
     """
     cells = design.read(values)
     missing = [np.flatnonzero(column) for column in np.isnan(cells).T]
@@ -373,15 +313,18 @@ def replay(
         for k in (k for k in design.order if len(missing[k])):
             now = chain[k].expect(predictors[missing[k]])
             cells[missing[k], k] = chain[k].draw(now, uniforms[missing[k], k])
-            predictors[missing[k], design.blocks[k]] = design.parts[k].predictors(cells[missing[k], k])
+            predictors[missing[k], design.blocks[k]] = design.block(k, cells[missing[k], k])
             if number >= burn_in:
                 share = now / (n_rounds - burn_in)
                 expected[k] = share if number == burn_in else expected[k] + share
     return design.write(cells), expected
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MiceImputer(DrawsMixin, Baseline):
     r"""Imputer by chained Bayesian regressions (MICE).
+
+    The other parameters are those of `Baseline`.
 
     Parameters
     ----------
@@ -395,8 +338,6 @@ class MiceImputer(DrawsMixin, Baseline):
     ridge : float, default=0.005
         Prior precision of the coefficients, as a fraction of the information of the rows for standardised, uncorrelated
         columns. It keeps chains with nearly collinear columns from diverging.
-    **table
-        Parameters of `Baseline`.
 
     Attributes
     ----------
@@ -449,23 +390,10 @@ class MiceImputer(DrawsMixin, Baseline):
         "n_rounds": Interval(int, 1),
         "ridge": Interval(float, 0, low_open=True),
     }
-    chains_: list[Chain]
-    design_: Design
-
-    def __init__(
-        self,
-        *,
-        n_chains: int = 10,
-        n_rounds: int = 10,
-        predictors: Mapping[Any, Sequence[Any]] | None = None,
-        ridge: float = 0.005,
-        **table: Any,
-    ) -> None:
-        super().__init__(**table)
-        self.predictors = predictors
-        self.n_chains = n_chains
-        self.n_rounds = n_rounds
-        self.ridge = ridge
+    n_chains: int = 10
+    n_rounds: int = 10
+    predictors: Mapping[Any, Sequence[Any]] | None = None
+    ridge: float = 0.005
 
     def _planned(self, X: Any) -> tuple[TableSchema, Constraints, FloatArray]:
         """Also check that `predictors` names columns of the table."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 __all__ = ["NeighboursImputer"]
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +15,18 @@ from mcflow.baselines.base import CodedBaseline
 from mcflow.config import Interval, Options
 from mcflow.typing import Array, FloatArray
 
-#: Maximum number of distances in memory.
-MAX_DISTANCES = 2_000_000
-
-#: Smaller squared distances are round-off and are set to this value.
-MIN_SQUARED_DISTANCE = 1e-12
+MAX_DISTANCES = 2_000_000  #: Maximum number of distances in memory.
+MIN_SQUARED_DISTANCE = 1e-12  #: Smaller squared distances are round-off and are set to this value.
 
 #: Scaled cells are clipped to this distance from [0, 1]; larger squares would lose the other cells to round-off.
 MAX_EXCESS = 10.0
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NeighboursImputer(CodedBaseline):
     r"""Imputer by the average of the nearest rows in which the cell is observed.
+
+    The other parameters are those of `Baseline`.
 
     Parameters
     ----------
@@ -33,8 +34,6 @@ class NeighboursImputer(CodedBaseline):
         Number of rows to average, or all rows with the cell observed if there are fewer.
     weights : {"uniform", "distance"}, default="uniform"
         Equal weights, or weights of 1 / distance.
-    **table
-        Parameters of `Baseline`.
 
     Attributes
     ----------
@@ -72,12 +71,8 @@ class NeighboursImputer(CodedBaseline):
         "n_neighbors": Interval(int, 1),
         "weights": Options(("uniform", "distance")),
     }
-    donors_: FloatArray
-
-    def __init__(self, *, n_neighbors: int = 10, weights: str = "uniform", **table: Any) -> None:
-        super().__init__(**table)
-        self.n_neighbors = n_neighbors
-        self.weights = weights
+    n_neighbors: int = 10
+    weights: str = "uniform"
 
     def _fit_rows(self, rows: FloatArray, owner: Array) -> None:
         self.donors_ = rows
@@ -115,8 +110,7 @@ class NeighboursImputer(CodedBaseline):
         total = weights.sum(axis=1, keepdims=True)
         averages = np.einsum("hk,hkp->hp", weights, self.donors_[donors, place]) / np.where(total > 0, total, 1)
         means = np.nanmean(self.donors_[:, place], axis=0)
-        filled: FloatArray = np.where(total > 0, averages, means)
-        return filled
+        return np.asarray(np.where(total > 0, averages, means))
 
 
 def _donor_terms(donors: FloatArray) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["MeanImputer", "MedianImputer"]
 
-import abc
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,12 +16,8 @@ from mcflow.typing import FloatArray
 class _ConstantImputer(Baseline):
     """Fill the missing cells of a column with one value."""
 
+    statistic: ClassVar[str]  # numpy's function of observed numbers that fills a numeric column
     fill_: FloatArray
-
-    @staticmethod
-    @abc.abstractmethod
-    def _centre(seen: FloatArray) -> float:
-        """Return the fill for a numeric column with the given observed numbers."""
 
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
         fill = np.empty(len(columns))
@@ -32,7 +28,7 @@ class _ConstantImputer(Baseline):
             else:
                 # Scaling by a power of two is exact, and keeps sums of numbers near the float64 limit finite.
                 exponent = int(np.frexp(np.abs(seen).max())[1])
-                centre = np.ldexp(self._centre(np.ldexp(seen, -exponent)), exponent)
+                centre = np.ldexp(getattr(np, self.statistic)(np.ldexp(seen, -exponent)), exponent)
                 fill[k] = np.clip(centre, low[k], high[k])
         self.fill_ = fill
 
@@ -43,10 +39,7 @@ class _ConstantImputer(Baseline):
 class MeanImputer(_ConstantImputer):
     r"""Imputer that fills numbers with the mean of their column and categories with the most frequent one.
 
-    Parameters
-    ----------
-    **table
-        Parameters of `Baseline`.
+    The parameters are those of `Baseline`.
 
     Attributes
     ----------
@@ -68,9 +61,7 @@ class MeanImputer(_ConstantImputer):
            [3.5, 5. ]])
     """
 
-    @staticmethod
-    def _centre(seen: FloatArray) -> float:
-        return float(seen.mean())
+    statistic = "mean"
 
 
 class MedianImputer(_ConstantImputer):
@@ -90,6 +81,4 @@ class MedianImputer(_ConstantImputer):
     array([ 1.5,  2.5,  2.5, 99.5])
     """
 
-    @staticmethod
-    def _centre(seen: FloatArray) -> float:
-        return float(np.median(seen))
+    statistic = "median"

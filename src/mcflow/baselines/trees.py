@@ -4,54 +4,44 @@ from __future__ import annotations
 
 __all__ = [
     "BoostedImputer",
-    "Boosting",
     "Chain",
     "ChainedTrees",
+    "CompactForest",
     "Constant",
-    "Forests",
+    "Donors",
     "Layout",
-    "LeafDraws",
-    "Learner",
     "MissForestImputer",
     "Model",
-    "OneHotForest",
     "differences",
     "has_converged",
+    "one_hot",
 ]
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
+import numpy.typing as npt
+from sklearn import ensemble
 
-from mcflow.baselines.base import Baseline
-from mcflow.baselines.forests import CompactForest, Donors
+from mcflow.baselines.base import Baseline, DrawsMixin
 from mcflow.columns.marginals import Marginals
 from mcflow.columns.schema import CATEGORY_KINDS, Column
 from mcflow.config import Interval, Options
-from mcflow.imputers.draws import DrawsMixin
 from mcflow.random import row_uniforms, seed_from
 from mcflow.typing import Array, BoolArray, FloatArray
 
 #: Maximum number of categories of a nominal column that forests read one-hot encoded; others enter as codes.
 MAX_ONE_HOT = 16
 
-#: Maximum number of categories that boosted trees split natively.
-MAX_NATIVE_CATEGORIES = 255
-
-#: Minimum number of boosting iterations for a column of many categories.
-MIN_ITERATIONS = 20
-
-#: Rounds of draws over the missing cells before a draw is returned.
-DRAW_ROUNDS = 10
+MAX_NATIVE_CATEGORIES = 255  #: Maximum number of categories that boosted trees split natively.
+MIN_ITERATIONS = 20  #: Minimum number of boosting iterations for a column of many categories.
+DRAW_ROUNDS = 10  #: Rounds of draws over the missing cells before a draw is returned.
+_MAX_PAIRS = 1 << 18  #: Maximum number of pairs of rows and trees that are evaluated at a time.
+_MAX_DONORS = 8  #: Maximum number of training values that are stored per leaf.
+_ROUNDING = 1e-12  #: Impurity of a leaf, relative to the mean square, below which its values count as equal.
 
 
 class Model(Protocol):
@@ -59,43 +49,20 @@ class Model(Protocol):
 
     def predict(self, rows: Any) -> Array:
         """Return one number or code per row."""
-        ...
 
 
-@dataclass(frozen=True)
 class Layout:
-    """Columns of a chain: their scaling, initial fills and bounds."""
+    """Columns of a chain of codes (n_rows, n_columns), NaN where missing: their scaling, initial fills and bounds."""
 
-    n_categories: tuple[int, ...]  # number of categories per column, 0 for numbers
-    nominal: tuple[bool, ...]  # whether the categories of a column are unordered
-    predicts: tuple[bool, ...]  # whether a column is used to fill others
-    centre: FloatArray  # (n_columns,) mean of the observed numbers, 0 for categories
-    scale: FloatArray  # (n_columns,) standard deviation of the observed numbers, 1 for categories
-    start: FloatArray  # (n_columns,) initial fill in scaled units: the mean or the most frequent category
-    low: FloatArray  # (n_columns,) lower bounds of fills, in the units of the columns
-    high: FloatArray  # (n_columns,) upper bounds of fills
-
-    @classmethod
-    def from_values(cls, values: FloatArray, columns: Sequence[Column], low: FloatArray, high: FloatArray) -> Layout:
-        """Compute the layout from codes (n_rows, n_columns), NaN where missing."""
-        n_categories = tuple(len(c.categories) if c.kind in CATEGORY_KINDS else 0 for c in columns)
-        moments = [_moments(values[:, k], n) for k, n in enumerate(n_categories)]
-        centre, scale, start = np.array(moments, dtype=np.float64).reshape(-1, 3).T
-        return cls(
-            n_categories=n_categories,
-            nominal=tuple(c.kind == "category" and len(c.categories) > 2 for c in columns),
-            predicts=tuple(c.role != "targets_only" for c in columns),
-            centre=centre,
-            scale=scale,
-            start=start,
-            low=low,
-            high=high,
-        )
-
-    @property
-    def is_category(self) -> BoolArray:
-        """Mask of the categorical columns."""
-        return np.array(self.n_categories, dtype=np.int64) > 0
+    def __init__(self, values: FloatArray, columns: Sequence[Column], low: FloatArray, high: FloatArray) -> None:
+        # Number of categories per column, 0 for numbers.
+        self.n_categories = [len(c.categories) if c.kind in CATEGORY_KINDS else 0 for c in columns]
+        self.nominal = [c.kind == "category" and len(c.categories) > 2 for c in columns]  # unordered categories
+        self.predicts = [c.role != "targets_only" for c in columns]  # whether a column is used to fill others
+        moments = [_moments(values[:, k], n) for k, n in enumerate(self.n_categories)]
+        # (n_columns,) mean, standard deviation and scaled initial fill: the mean or the most frequent category.
+        self.centre, self.scale, self.start = np.array(moments, dtype=np.float64).reshape(-1, 3).T
+        self.low, self.high = low, high  # (n_columns,) bounds of fills, in the units of the columns
 
     def sources(self, column: int) -> list[int]:
         """Return the columns from which `column` is predicted."""
@@ -128,17 +95,8 @@ def _moments(column: FloatArray, n_categories: int) -> tuple[float, float, float
     return float((seen / size).mean() * size), spread if spread > 0.0 else 1.0, 0.0
 
 
-class Learner(Protocol):
-    """Factory of the models of a chain."""
-
-    @property
-    def reads_missing(self) -> bool:
-        """Whether models accept missing cells; then the first round reads the table without initial fills."""
-        ...
-
-    def fit(self, layout: Layout, column: int, rows: FloatArray, target: FloatArray, seed: int) -> Model:
-        """Fit a model of `target` to `rows`, whose columns are `layout.sources(column)`."""
-        ...
+#: Fit a model of a column: layout, column, rows of the columns `layout.sources(column)`, target (n_rows,) and seed.
+Learn: TypeAlias = Callable[[Layout, int, FloatArray, FloatArray, int], Model]
 
 
 @dataclass(frozen=True)
@@ -153,10 +111,7 @@ class Constant:
 
 
 def differences(new: FloatArray, old: FloatArray, missing: BoolArray, is_category: BoolArray) -> dict[str, float]:
-    """Return the change between two successive filled tables, for numbers and for categories.
-
-    Shapes: `new`, `old`, `missing` (n_rows, n_columns), `is_category` (n_columns,).
-    """
+    """Return the change between two successive filled tables (n_rows, n_columns), for numbers and for categories."""
     found = {}
     if missing[:, ~is_category].any():
         change = ((new - old)[:, ~is_category] ** 2).sum()
@@ -175,44 +130,42 @@ class Chain:
     """Models of every column given the others, refitted in rounds until the filled table converges.
 
     New rows pass through all kept rounds, so that each model sees rows filled as accurately as those it was fitted to.
+    If models accept missing cells, the first round reads the table without initial fills.
     """
 
-    def __init__(self, layout: Layout, learner: Learner, *, max_rounds: int, seed: int) -> None:
-        self.layout = layout
-        self.learner = learner
-        self.max_rounds = max_rounds
-        self.seed = seed
+    def __init__(self, layout: Layout, *, reads_missing: bool, max_rounds: int, seed: int) -> None:
+        self.layout, self.reads_missing, self.max_rounds, self.seed = layout, reads_missing, max_rounds, seed
         self.rounds: list[dict[int, Model]] = []
         self.changes: list[dict[str, float]] = []
         self._order: list[int] = []
         self._looped: list[int] = []
 
-    def fit(self, values: FloatArray) -> Self:
+    def fit(self, values: FloatArray, learn: Learn) -> Self:
         """Fit the models of all rounds to codes (n_rows, n_columns), NaN where missing."""
         seen = self.layout.scaled(values)
         missing = np.isnan(seen)
         self._order = np.argsort(missing.sum(axis=0), kind="stable").tolist()  # fewest missing cells first
         self._looped = [c for c in self._order if self.layout.predicts[c] and missing[:, c].any()]
-        filled = self._iterate(np.where(missing, self.layout.start, seen), missing)
+        filled = self._iterate(np.where(missing, self.layout.start, seen), missing, learn)
         self.rounds = self.rounds or [{}]
         for column in [c for c in self._order if c not in self._looped]:
             incomplete = self.layout.predicts[column] and self._reads_missing(len(self.rounds) - 1)
             read = seen if incomplete else filled
-            self.rounds[-1][column] = self._fit_column(read, missing, column, len(self.rounds))
+            self.rounds[-1][column] = self._fit_column(read, missing, column, len(self.rounds), learn)
         return self
 
     def _reads_missing(self, number: int) -> bool:
         """Tell whether the models of a round read incomplete rows."""
-        return number == 0 and self.learner.reads_missing and bool(self._looped)
+        return number == 0 and self.reads_missing and bool(self._looped)
 
-    def _iterate(self, filled: FloatArray, missing: BoolArray) -> FloatArray:
+    def _iterate(self, filled: FloatArray, missing: BoolArray, learn: Learn) -> FloatArray:
         """Run rounds and keep their models until the table converges; return the table of the last kept round."""
         moving = missing & np.isin(np.arange(missing.shape[1]), self._looped)
         before: dict[str, float] | None = None
         for number in range(self.max_rounds if self._looped else 0):
             models: dict[int, Model] = {}
-            new = self._sweep(filled, moving, self._looped, number, models, learn=True)
-            now = differences(new, filled, moving, self.layout.is_category)
+            new = self._sweep(filled, moving, self._looped, number, models, learn=learn)
+            now = differences(new, filled, moving, np.array(self.layout.n_categories) > 0)
             self.changes.append(now)
             if has_converged(now, before):
                 break
@@ -228,9 +181,9 @@ class Chain:
         number: int,
         models: dict[int, Model],
         *,
-        learn: bool = False,
+        learn: Learn | None = None,
     ) -> FloatArray:
-        """Predict every column of one round in turn, with given models or, if `learn`, with new ones."""
+        """Predict every column of one round in turn, with given models or, with `learn`, with new ones."""
         new = filled.copy()
         read = new
         if self._reads_missing(number):
@@ -238,24 +191,22 @@ class Chain:
             read = filled.copy()
             read[:, self._looped] = np.where(missing, np.nan, filled)[:, self._looped]
         for column in columns:
-            if learn:
-                models[column] = self._fit_column(read, missing, column, number)
+            if learn is not None:
+                models[column] = self._fit_column(read, missing, column, number, learn)
             rows = missing[:, column]
             if rows.any():
-                new[rows, column] = self._predicted(models[column], read[rows], column)
+                predicted = models[column].predict(read[rows][:, self.layout.sources(column)])
+                new[rows, column] = self.layout.bounded(predicted, column)
         return new
 
-    def _fit_column(self, read: FloatArray, missing: BoolArray, column: int, number: int) -> Model:
+    def _fit_column(self, read: FloatArray, missing: BoolArray, column: int, number: int, learn: Learn) -> Model:
         sources = self.layout.sources(column)
         rows = ~missing[:, column]
         target = read[rows, column]
         if not sources or not len(target) or (target == target[0]).all():
             return Constant(float(target[0]) if len(target) and sources else float(self.layout.start[column]))
         seed = np.random.SeedSequence([self.seed, column, number]).generate_state(1)[0]
-        return self.learner.fit(self.layout, column, read[rows][:, sources], target, int(seed))
-
-    def _predicted(self, model: Model, rows: FloatArray, column: int) -> FloatArray:
-        return self.layout.bounded(model.predict(rows[:, self.layout.sources(column)]), column)
+        return learn(self.layout, column, read[rows][:, sources], target, int(seed))
 
     def fill(self, values: FloatArray) -> FloatArray:
         """Fill codes (n_rows, n_columns); the result for a row does not depend on other rows."""
@@ -282,19 +233,21 @@ class Chain:
 class ChainedTrees(Baseline):
     """Base class of imputers with a chain of tree models."""
 
+    reads_missing: ClassVar[bool]  # whether the models accept missing cells
     max_rounds: int
     chain_: Chain | None
 
     @abc.abstractmethod
-    def _learner(self) -> Learner:
-        """Return the factory of the models."""
+    def _fit_model(self, layout: Layout, column: int, rows: FloatArray, target: FloatArray, seed: int) -> Model:
+        """Fit a model of `target` to `rows`, whose columns are `layout.sources(column)`."""
 
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
         seed = seed_from(self.random_state)
         chain = None
         if columns:
-            layout = Layout.from_values(values, columns, low, high)
-            chain = Chain(layout, self._learner(), max_rounds=self.max_rounds, seed=seed).fit(values)
+            layout = Layout(values, columns, low, high)
+            chain = Chain(layout, reads_missing=self.reads_missing, max_rounds=self.max_rounds, seed=seed)
+            chain.fit(values, self._fit_model)
         self.chain_ = chain
         self.n_rounds_ = len(chain.rounds) if chain else 0
         self.changes_ = chain.changes if chain else []
@@ -304,65 +257,77 @@ class ChainedTrees(Baseline):
 
 
 @dataclass(frozen=True)
-class Forests:
-    """Factory of random forests; see `MissForestImputer` for the fields."""
+class Donors:
+    """Training values of the leaves that hold more than one distinct value."""
 
-    n_trees: int
-    min_leaf: int
-    max_features: str
-    max_rows: int | None
-    n_jobs: int | None
-    reads_missing: bool = False
+    leaves: npt.NDArray[np.int32]  # (n_leaves,) nodes in ascending order
+    starts: npt.NDArray[np.int64]  # (n_leaves + 1,) offsets of the leaves in `values`
+    values: npt.NDArray[np.float32]  # (n_values,) values in the bootstrap sample, a random subset for large leaves
 
-    def fit(self, layout: Layout, column: int, rows: FloatArray, target: FloatArray, seed: int) -> Model:
-        """Fit a regression forest, or a classification forest for categories."""
-        n_categories = layout.n_categories[column]
-        widths = [_one_hot_width(layout, k) for k in layout.sources(column)]
-        shared = {
-            "n_estimators": self.n_trees,
-            "max_features": 1.0 if self.max_features == "all" else self.max_features,
-            "max_samples": None if self.max_rows is None else min(self.max_rows, len(target)),
-            "n_jobs": self.n_jobs,
-            "random_state": seed,
-        }
-        kind = RandomForestClassifier if n_categories else RandomForestRegressor
-        forest = kind(min_samples_leaf=1 if n_categories else self.min_leaf, **shared)
-        table = _one_hot(rows, widths)
-        forest.fit(table, target.astype(np.int64) if n_categories else target)
-        donors = Donors.from_forest(forest, table, target)
-        return OneHotForest(widths, CompactForest.from_forest(forest, n_categories, donors))
+    @classmethod
+    def from_forest(cls, forest: Any, rows: npt.NDArray[np.float32], target: Array) -> Donors:
+        """Collect the values of a target (n_rows,) in the leaves of a scikit-learn forest fitted to `rows`."""
+        trees = [estimator.tree_ for estimator in forest.estimators_]
+        spread = [_is_spread(tree) for tree in trees]
+        samples = forest.estimators_samples_ if any(leaf.any() for leaf in spread) else [None] * len(trees)
+        leaves, values = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.float32)]
+        root = 0
+        for tree, leaf, sample, estimator in zip(trees, spread, samples, forest.estimators_, strict=True):
+            if leaf.any():
+                rng = np.random.default_rng(estimator.random_state)
+                nodes, members = _subset(*_in_leaves(tree, leaf, sample, rows), rng)
+                leaves.append(nodes + root)
+                values.append(target[members].astype(np.float32))
+            root += tree.node_count
+        found, starts = np.unique(np.concatenate(leaves), return_index=True)
+        ends = np.append(starts, sum(map(len, values)))
+        return cls(found.astype(np.int32), ends.astype(np.int64), np.concatenate(values))
 
-
-@dataclass(frozen=True)
-class OneHotForest:
-    """A forest that reads some columns one-hot encoded."""
-
-    widths: list[int]  # one-hot width of each column, 0 for columns that are read as they are
-    forest: CompactForest
-
-    def predict(self, rows: FloatArray) -> FloatArray:
-        """Return one number or code per row."""
-        return self.forest.predict(_one_hot(rows, self.widths))
-
-    def draw(self, rows: FloatArray, uniforms: FloatArray) -> Array:
-        """Return one training value per row, selected by a number in [0, 1)."""
-        return self.forest.draw(_one_hot(rows, self.widths), uniforms)
-
-    def without_donors(self) -> OneHotForest:
-        """Return the forest without the training values that only draws need."""
-        return OneHotForest(self.widths, replace(self.forest, donors=None))
+    def pick(self, nodes: npt.NDArray[np.int64], uniforms: FloatArray, single: Array) -> Array:
+        """Return a value (n_rows,) of each leaf, selected by a number in [0, 1), or `single` if it has only one."""
+        if not len(self.leaves):
+            return single
+        index = np.minimum(np.searchsorted(self.leaves, nodes), len(self.leaves) - 1)
+        first = self.starts[index]
+        chosen = first + _below(uniforms, self.starts[index + 1] - first)
+        return np.asarray(np.where(self.leaves[index] == nodes, self.values[chosen].astype(np.float64), single))
 
 
-def _one_hot_width(layout: Layout, column: int) -> int:
-    """Return the one-hot width of a column, 0 when it is read as it is."""
-    n_categories = layout.n_categories[column]
-    return n_categories if layout.nominal[column] and n_categories <= MAX_ONE_HOT else 0
+def _below(uniforms: FloatArray, counts: Any) -> npt.NDArray[np.int64]:
+    """Return random integers below `counts`, also when rounding would reach them."""
+    return np.asarray(np.minimum((uniforms * counts).astype(np.int64), counts - 1))
 
 
-def _one_hot(rows: FloatArray, widths: list[int]) -> Any:
-    """Return float32 rows with the columns that have a width one-hot encoded."""
+def _is_spread(tree: Any) -> npt.NDArray[np.bool_]:
+    """Return the mask of the leaves that hold more than one distinct value."""
+    size = tree.impurity[0] + tree.value[:, 0, 0] ** 2
+    return np.asarray((tree.children_left < 0) & (tree.n_node_samples > 1) & (tree.impurity > _ROUNDING * size))
+
+
+def _in_leaves(
+    tree: Any, wanted: npt.NDArray[np.bool_], sample: Array, rows: npt.NDArray[np.float32]
+) -> tuple[Array, Array]:
+    """Return the leaf and the index of every row of a bootstrap sample that ends in a wanted leaf."""
+    times = np.bincount(sample, minlength=len(rows))
+    members = np.flatnonzero(times)
+    leaves = tree.apply(np.ascontiguousarray(rows[members]))
+    members, leaves = members[wanted[leaves]], leaves[wanted[leaves]]
+    return np.repeat(leaves, times[members]), np.repeat(members, times[members])
+
+
+def _subset(leaves: Array, rows: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Sort by leaf and keep at most `_MAX_DONORS` random rows of each."""
+    order = rng.permutation(len(leaves))
+    order = order[np.argsort(leaves[order], kind="stable")]
+    leaves, rows = leaves[order], rows[order]
+    rank = np.arange(len(leaves)) - np.searchsorted(leaves, leaves)
+    return leaves[rank < _MAX_DONORS], rows[rank < _MAX_DONORS]
+
+
+def one_hot(rows: Any, widths: Sequence[int]) -> npt.NDArray[np.float32]:
+    """Return contiguous float32 rows in which the columns that have a width are one-hot encoded."""
     if not any(widths):
-        return rows.astype(np.float32)
+        return np.ascontiguousarray(rows, dtype=np.float32)
     places = [
         rows[:, [k]] == np.arange(width) if width else rows[:, [k]].astype(np.float32) for k, width in enumerate(widths)
     ]
@@ -370,71 +335,91 @@ def _one_hot(rows: FloatArray, widths: list[int]) -> Any:
 
 
 @dataclass(frozen=True)
-class Boosting:
-    """Factory of gradient-boosted trees; see `BoostedImputer` for the fields."""
+class CompactForest:
+    """Trees of a fitted scikit-learn forest in flat arrays."""
 
-    n_iter: int
-    learning_rate: float
-    max_leaf_nodes: int
-    min_leaf: int
-    reads_missing: bool = True
-
-    def fit(self, layout: Layout, column: int, rows: FloatArray, target: FloatArray, seed: int) -> Model:
-        """Fit boosted trees for numbers or categories."""
-        nominal = [
-            layout.nominal[k] and layout.n_categories[k] <= MAX_NATIVE_CATEGORIES for k in layout.sources(column)
-        ]
-        shared = {
-            "learning_rate": self.learning_rate,
-            "max_leaf_nodes": self.max_leaf_nodes,
-            "min_samples_leaf": self.min_leaf,
-            "categorical_features": nominal if any(nominal) else None,
-            "early_stopping": False,
-            "random_state": seed,
-        }
-        model: Model
-        if not layout.n_categories[column]:
-            model = HistGradientBoostingRegressor(max_iter=self.n_iter, **shared).fit(rows, target)
-            return model
-        codes = target.astype(np.int64)
-        # Each iteration grows one tree per category, so many categories need fewer iterations.
-        fewer = 2 * self.n_iter // len(np.unique(codes))
-        n_iter = min(self.n_iter, max(fewer, MIN_ITERATIONS))
-        model = HistGradientBoostingClassifier(max_iter=n_iter, **shared).fit(rows, codes)
-        return model
-
-
-@dataclass(frozen=True)
-class LeafDraws:
-    """Draws of missing cells from the leaves of the last forests of a chain."""
-
-    marginals: Marginals  # distribution of the initial fills
-    seen: list[FloatArray]  # distinct observed codes of each column, in ascending order
+    feature: npt.NDArray[np.signedinteger[Any]]  # (n_nodes,) column of the split, -1 for a leaf
+    cut: npt.NDArray[np.float32]  # (n_nodes,) largest value that goes left; for a leaf, its prediction
+    right: npt.NDArray[np.int32]  # (n_nodes,) right child; the left one is the next node
+    roots: npt.NDArray[np.int64]  # (n_trees,) first node of each tree
+    n_categories: int = 0  # number of categories of the target, 0 for numbers
+    donors: Donors | None = None  # training values of leaves, for draws
+    widths: Sequence[int] = ()  # widths of the columns for `one_hot`
 
     @classmethod
-    def from_values(cls, values: FloatArray) -> LeafDraws:
-        """Collect the observed codes of `values` (n_rows, n_columns), NaN where missing."""
-        seen = [np.unique(column[~np.isnan(column)]) for column in values.T]
-        return cls(Marginals.from_values(values), seen)
+    def from_forest(
+        cls, forest: Any, n_categories: int = 0, donors: Donors | None = None, widths: Sequence[int] = ()
+    ) -> CompactForest:
+        """Copy a fitted RandomForestRegressor, or a RandomForestClassifier of codes below `n_categories`."""
+        trees = [estimator.tree_ for estimator in forest.estimators_]
+        sizes = np.array([tree.node_count for tree in trees])
+        roots = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        leaf = np.concatenate([tree.children_left for tree in trees]) < 0
+        feature = np.concatenate([tree.feature for tree in trees])
+        right = np.concatenate([tree.children_right + root for tree, root in zip(trees, roots, strict=True)])
+        nodes = np.concatenate([tree.value[:, 0] for tree in trees])  # the mean, or the share of each class
+        values = forest.classes_[nodes.argmax(axis=1)] if n_categories else nodes[:, 0]
+        cuts = _rounded_down(np.concatenate([tree.threshold for tree in trees]))
+        narrow = np.int16 if feature.max() < 2**15 else np.int32
+        return cls(
+            feature=np.asarray(np.where(leaf, -1, feature), dtype=narrow),
+            cut=np.where(leaf, values.astype(np.float32), cuts),
+            right=right.astype(np.int32),
+            roots=roots.astype(np.int64),
+            n_categories=n_categories,
+            donors=donors,
+            widths=widths,
+        )
 
-    def draw(self, chain: Chain, values: FloatArray, seed: int) -> FloatArray:
-        """Fill `values` (n_rows, n_columns) with draws that depend on the seed and the row only."""
-        missing = [np.flatnonzero(column) for column in np.isnan(values).T]
-        layout = chain.layout
-        cells = layout.scaled(self.marginals.fill_rows(values, seed))
-        for number in range(DRAW_ROUNDS):
-            uniforms = row_uniforms(values, seed + number + 1)
-            for column, model in chain.rounds[-1].items():
-                rows = missing[column]
-                # A cell without a forest keeps its initial fill, which is a draw from its column.
-                if len(rows) and isinstance(model, OneHotForest):
-                    others = cells[rows[:, None], layout.sources(column)]
-                    cells[rows, column] = model.draw(others, uniforms[rows, column])
-        return np.clip(self._observed(layout.restored(cells)), layout.low, layout.high)
+    def predict(self, rows: Any) -> Array:
+        """Return the mean of the trees, or their majority vote with ties in favour of the lower code, (n_rows,)."""
+        table = one_hot(rows, self.widths)
+        found = np.empty(len(table))
+        step = max(1, _MAX_PAIRS // len(self.roots))
+        for start in range(0, len(table), step):
+            part = table[start : start + step]
+            first = np.repeat(np.arange(len(part)) * part.shape[1], len(self.roots))
+            leaves = self._descend(part.ravel(), first, np.tile(self.roots, len(part)))
+            found[start : start + step] = self._combined(self.cut[leaves].reshape(len(part), -1))
+        return found
 
-    def _observed(self, codes: FloatArray) -> FloatArray:
-        """Replace drawn codes by the nearest observed ones, which differ by rounding only."""
-        return np.column_stack([_nearest(seen, codes[:, k]) for k, seen in enumerate(self.seen)])
+    def draw(self, rows: Any, uniforms: FloatArray) -> Array:
+        """Return a training value (n_rows,) from the leaf of each row in a random tree, by numbers in [0, 1)."""
+        table = one_hot(rows, self.widths)
+        n_trees = len(self.roots)
+        tree = _below(uniforms, n_trees)
+        first = np.arange(len(table)) * table.shape[1]
+        leaves = self._descend(table.ravel(), first, self.roots[tree])
+        single = self.cut[leaves].astype(np.float64)
+        # The remainder of the number after the choice of the tree is uniform again.
+        return single if self.donors is None else self.donors.pick(leaves, uniforms * n_trees - tree, single)
+
+    def _descend(
+        self, cells: npt.NDArray[np.float32], first: npt.NDArray[np.int64], node: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Return the leaves below `node`, which is overwritten, for the rows whose cells start at `first`."""
+        moving = np.arange(len(node))
+        while len(moving):
+            feature = self.feature[node[moving]]
+            inner = feature >= 0
+            moving, feature = moving[inner], feature[inner]
+            at = node[moving]
+            left = cells[first[moving] + feature] <= self.cut[at]
+            node[moving] = np.where(left, at + 1, self.right[at])
+        return node
+
+    def _combined(self, values: npt.NDArray[np.float32]) -> Array:
+        if not self.n_categories:
+            return np.asarray(values.mean(axis=1, dtype=np.float64))
+        votes = np.arange(len(values))[:, None] * self.n_categories + values.astype(np.int64)
+        counts = np.bincount(votes.ravel(), minlength=len(values) * self.n_categories)
+        return np.asarray(counts.reshape(len(values), self.n_categories).argmax(axis=1), dtype=np.float64)
+
+
+def _rounded_down(cuts: Array) -> npt.NDArray[np.float32]:
+    """Return float32 thresholds that split float32 values exactly as the float64 ones do."""
+    rounded = cuts.astype(np.float32)
+    return np.where(rounded > cuts, np.nextafter(rounded, np.float32(-np.inf)), rounded)
 
 
 def _nearest(known: FloatArray, codes: FloatArray) -> FloatArray:
@@ -444,8 +429,11 @@ def _nearest(known: FloatArray, codes: FloatArray) -> FloatArray:
     return np.where(codes - below <= above - codes, below, above)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MissForestImputer(DrawsMixin, ChainedTrees):
     """Imputer by chained random forests (MissForest).
+
+    The other parameters are those of `Baseline`.
 
     Parameters
     ----------
@@ -461,8 +449,6 @@ class MissForestImputer(DrawsMixin, ChainedTrees):
         Maximum number of rows in the bootstrap sample of a tree; by default all.
     n_jobs : int, optional
         Number of trees grown in parallel. It does not affect the result.
-    **table
-        Parameters of `Baseline`.
 
     Attributes
     ----------
@@ -517,42 +503,63 @@ class MissForestImputer(DrawsMixin, ChainedTrees):
         "max_features": Options(("sqrt", "log2", "all")),
         "max_rows": Interval(int, 1, optional=True),
     }
+    reads_missing = False
+    n_trees: int = 100
+    max_rounds: int = 10
+    min_leaf: int = 1
+    max_features: str = "sqrt"
+    max_rows: int | None = None
+    n_jobs: int | None = None
 
-    def __init__(
-        self,
-        *,
-        n_trees: int = 100,
-        max_rounds: int = 10,
-        min_leaf: int = 1,
-        max_features: str = "sqrt",
-        max_rows: int | None = None,
-        n_jobs: int | None = None,
-        **table: Any,
-    ) -> None:
-        super().__init__(**table)
-        self.n_trees = n_trees
-        self.max_rounds = max_rounds
-        self.min_leaf = min_leaf
-        self.max_features = max_features
-        self.max_rows = max_rows
-        self.n_jobs = n_jobs
-
-    def _learner(self) -> Learner:
-        return Forests(self.n_trees, self.min_leaf, self.max_features, self.max_rows, self.n_jobs)
+    def _fit_model(self, layout: Layout, column: int, rows: FloatArray, target: FloatArray, seed: int) -> Model:
+        n_categories = layout.n_categories[column]
+        shared = {
+            "n_estimators": self.n_trees,
+            "max_features": 1.0 if self.max_features == "all" else self.max_features,
+            "max_samples": None if self.max_rows is None else min(self.max_rows, len(target)),
+            "n_jobs": self.n_jobs,
+            "random_state": seed,
+        }
+        kind = ensemble.RandomForestClassifier if n_categories else ensemble.RandomForestRegressor
+        forest = kind(min_samples_leaf=1 if n_categories else self.min_leaf, **shared)
+        widths = [layout.n_categories[k] if layout.nominal[k] else 0 for k in layout.sources(column)]
+        widths = [width if width <= MAX_ONE_HOT else 0 for width in widths]
+        table = one_hot(rows, widths)
+        forest.fit(table, target.astype(np.int64) if n_categories else target)
+        return CompactForest.from_forest(forest, n_categories, Donors.from_forest(forest, table, target), widths)
 
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
-        draws = LeafDraws.from_values(values)
         super()._fit_values(values, columns, low, high)
-        for models in self.chain_.rounds[:-1] if self.chain_ else ():
-            models.update({k: m.without_donors() for k, m in models.items() if isinstance(m, OneHotForest)})
-        self.draws_ = draws
+        for models in self.chain_.rounds[:-1] if self.chain_ else ():  # draws need the last round only
+            models.update({k: replace(m, donors=None) for k, m in models.items() if isinstance(m, CompactForest)})
+        self.marginals_ = Marginals.from_values(values)
+        self.seen_ = [np.unique(column[~np.isnan(column)]) for column in values.T]
 
     def _draw_values(self, values: FloatArray, number: int, seed: int) -> FloatArray:
-        return values if self.chain_ is None else self.draws_.draw(self.chain_, values, seed)
+        """Draw missing cells from the leaves of the last forests; draws depend on the seed and the row only."""
+        if self.chain_ is None:
+            return values
+        missing = [np.flatnonzero(column) for column in np.isnan(values).T]
+        layout = self.chain_.layout
+        cells = layout.scaled(self.marginals_.fill_rows(values, seed))
+        for k in range(DRAW_ROUNDS):
+            uniforms = row_uniforms(values, seed + k + 1)
+            for column, model in self.chain_.rounds[-1].items():
+                rows = missing[column]
+                # A cell without a forest keeps its initial fill, which is a draw from its column.
+                if len(rows) and isinstance(model, CompactForest):
+                    others = cells[rows[:, None], layout.sources(column)]
+                    cells[rows, column] = model.draw(others, uniforms[rows, column])
+        # Drawn codes are observed ones up to rounding.
+        codes = zip(self.seen_, layout.restored(cells).T, strict=True)
+        return np.clip(np.column_stack([_nearest(seen, drawn) for seen, drawn in codes]), layout.low, layout.high)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BoostedImputer(ChainedTrees):
     """Imputer by chained gradient-boosted trees.
+
+    The other parameters are those of `Baseline`.
 
     Parameters
     ----------
@@ -566,15 +573,11 @@ class BoostedImputer(ChainedTrees):
         Minimum number of rows in a leaf.
     max_rounds : int, default=2
         Maximum number of rounds over the columns.
-    **table
-        Parameters of `Baseline`.
 
     Attributes
     ----------
-    n_rounds_ : int
-        Number of rounds whose trees were kept.
-    changes_ : list of dict
-        Change of the table in each round, for numbers and for categories.
+    n_rounds_, changes_
+        As for `MissForestImputer`.
 
     Notes
     -----
@@ -608,23 +611,32 @@ class BoostedImputer(ChainedTrees):
         "min_leaf": Interval(int, 1),
         "max_rounds": Interval(int, 1),
     }
+    reads_missing = True
+    n_iter: int = 200
+    learning_rate: float = 0.1
+    max_leaf_nodes: int = 31
+    min_leaf: int = 20
+    max_rounds: int = 2
 
-    def __init__(
-        self,
-        *,
-        n_iter: int = 200,
-        learning_rate: float = 0.1,
-        max_leaf_nodes: int = 31,
-        min_leaf: int = 20,
-        max_rounds: int = 2,
-        **table: Any,
-    ) -> None:
-        super().__init__(**table)
-        self.n_iter = n_iter
-        self.learning_rate = learning_rate
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_leaf = min_leaf
-        self.max_rounds = max_rounds
-
-    def _learner(self) -> Learner:
-        return Boosting(self.n_iter, self.learning_rate, self.max_leaf_nodes, self.min_leaf)
+    def _fit_model(self, layout: Layout, column: int, rows: FloatArray, target: FloatArray, seed: int) -> Model:
+        nominal = [
+            layout.nominal[k] and layout.n_categories[k] <= MAX_NATIVE_CATEGORIES for k in layout.sources(column)
+        ]
+        shared = {
+            "learning_rate": self.learning_rate,
+            "max_leaf_nodes": self.max_leaf_nodes,
+            "min_samples_leaf": self.min_leaf,
+            "categorical_features": nominal if any(nominal) else None,
+            "early_stopping": False,
+            "random_state": seed,
+        }
+        model: Model
+        if not layout.n_categories[column]:
+            model = ensemble.HistGradientBoostingRegressor(max_iter=self.n_iter, **shared).fit(rows, target)
+            return model
+        codes = target.astype(np.int64)
+        # Each iteration grows one tree per category, so many categories need fewer iterations.
+        fewer = 2 * self.n_iter // len(np.unique(codes))
+        n_iter = min(self.n_iter, max(fewer, MIN_ITERATIONS))
+        model = ensemble.HistGradientBoostingClassifier(max_iter=n_iter, **shared).fit(rows, codes)
+        return model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["COMMANDS", "EXIT_CODES", "Command", "app", "in_flags", "main", "run"]
+__all__ = ["COMMANDS", "EXIT_CODES", "Command", "app", "completion", "in_flags", "main", "run"]
 
 import re
 import shlex
@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import entry_points
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -85,7 +85,7 @@ COMMANDS = {
         ("mcflow schema data.csv -o schema.toml", "mcflow schema data.csv -o -"),
     ),
     "check": Command(
-        "check:check",
+        "inspect:check",
         "Compare a file with a model or with a schema file.",
         ("mcflow check new.csv --model model.mcflow", "mcflow check new.csv --schema schema.toml"),
     ),
@@ -99,7 +99,7 @@ COMMANDS = {
         ),
     ),
     "demo": Command(
-        "demo:demo",
+        "impute:demo",
         "Fill the NHANES table that ships with the package.",
         ("mcflow demo", "mcflow demo -o filled.csv --max-time 5"),
     ),
@@ -114,7 +114,7 @@ COMMANDS = {
         ("mcflow doctor", "mcflow doctor --json"),
     ),
     "completion": Command(
-        "completion:completion",
+        "app:completion",
         "Print or install shell completion.",
         ("mcflow completion bash", "mcflow completion zsh --install"),
     ),
@@ -137,6 +137,34 @@ if "benchmark" not in app:
     def benchmark(*_: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]) -> None:
         """Explain how to install the command."""
         raise MissingExtraError(f"This command needs mcflow-bench: {install_bench()}")
+
+
+def completion(
+    shell: Literal["bash", "zsh", "fish"],
+    /,
+    *,
+    install: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Print the script that completes commands and flags in a shell.
+
+    Parameters
+    ----------
+    shell
+        bash, zsh or fish.
+    install
+        Install the script in the completion folder of the shell instead of printing it. For bash and zsh, the start-up
+        file of the shell is changed to load it.
+    """
+    if not install:
+        print(app.generate_completion(shell=shell))
+        return
+    try:
+        path = app.install_completion(shell=shell)
+    except OSError as error:
+        raise OutputError(
+            f"The completion cannot be installed: {error}. Without --install the script is printed; save it yourself."
+        ) from error
+    print(f"Completion for {shell} written to {path}. Start a new shell to use it.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -185,9 +213,9 @@ def in_flags(text: str) -> str:
     >>> in_flags("Set kinds={'cabin': 'category'} to use it, or unseen='error'.")
     'Set --kind cabin=category to use it, or --unseen error.'
     """
-    text = re.sub(r"\b(kind|role)s=\{'([^'}]*)': '(\w+)'\}", lambda found: _option(*found.groups()), text)
+
+    def flag(found: re.Match[str]) -> str:
+        return f"--{found[1]} {shlex.quote(f'{found[2]}={found[3]}')}"
+
+    text = re.sub(r"\b(kind|role)s=\{'([^'}]*)': '(\w+)'\}", flag, text)
     return re.sub(r"\bunseen='(\w+)'", r"--unseen \1", text)
-
-
-def _option(flag: str, name: str, value: str) -> str:
-    return f"--{flag} {shlex.quote(f'{name}={value}')}"

@@ -22,7 +22,7 @@ from mcflow.installation import DISTRIBUTION, install_extra
 #: Distributions that mcflow requires.
 REQUIRED = (
     *("numpy", "scipy", "scikit-learn", "torch", "lightgbm", "narwhals", "pandas", "pyarrow", "safetensors"),
-    *("cyclopts", "rich"),
+    *("filelock", "pillow", "cyclopts", "rich"),
 )
 
 #: Modules and purpose of each extra.
@@ -56,8 +56,6 @@ class Check:
 def doctor(*, json: Annotated[bool, Parameter(negative="")] = False) -> None:
     """Show versions, device, threads, memory, cache folder and extras, and test a small fit.
 
-    The exit code is 3 if something that mcflow requires does not work.
-
     Parameters
     ----------
     json
@@ -90,7 +88,7 @@ def _print_lines(checks: list[Check]) -> None:
 
 def run_checks() -> list[Check]:
     """Check versions, device, threads, memory, folders and extras, and run a small fit."""
-    checks = (_trees, _device, _threads, _memory, _cache, _space, _data, _table, _fit)
+    checks = (_trees, _device, _threads, _memory, _cache, _space, _table, _fit)
     packages = (_package(name) for name in REQUIRED)
     return [_version(), *packages, *(_guarded(check) for check in checks), *_extras()]
 
@@ -151,21 +149,16 @@ def _threads() -> Check:
 
 
 def _memory() -> Check:
-    from mcflow.cli.machine import machine
+    from mcflow.serve.limits import machine_memory
 
-    total, free = machine()["ram_gib"], _free_memory()
-    found = "unknown" if total is None else f"{total:g} GiB" + ("" if free is None else f", {free:.1f} GiB free")
-    return Check("memory", found, free is None or free >= MIN_MEMORY, advice="close other programs")
-
-
-def _free_memory() -> float | None:
-    """Return the available memory in GiB; None if the system does not report it."""
+    total = machine_memory()
+    found = "unknown" if total is None else f"{round(total / 2**30, 1):g} GiB"
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return None
-    return kilobytes / 2**20
+        free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) / 2**20
+    except (OSError, StopIteration, ValueError):  # the system does not report it
+        return Check("memory", found)
+    return Check("memory", f"{found}, {free:.1f} GiB free", free >= MIN_MEMORY, advice="close other programs")
 
 
 def _cache() -> Check:
@@ -181,15 +174,6 @@ def _cache() -> Check:
 def _space() -> Check:
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     return Check("disk", f"{free:.1f} GiB free in this folder", free >= MIN_SPACE, advice="write to another disk")
-
-
-def _data() -> Check:
-    given = os.environ.get("MCFLOW_DATA")
-    if not given:
-        return Check("data folder", "MCFLOW_DATA is not set; the benchmark downloads its data sets")
-    good = Path(given).is_dir()
-    found = given if good else f"{given} does not exist"
-    return Check("data folder", found, good, advice="create it, or set MCFLOW_DATA to another folder")
 
 
 def _table() -> Check:

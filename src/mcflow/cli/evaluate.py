@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["EvaluateOptions", "evaluate"]
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from mcflow.cli.groups import EVALUATION, INPUT, OUTPUT, TIME
-from mcflow.cli.options import ColumnOptions, ReadOptions
+from mcflow.cli.options import EVALUATION, INPUT, OUTPUT, TIME, ColumnOptions, ReadOptions
 from mcflow.config import PROGRESS, Options, check_parameter
 from mcflow.errors import ParameterError
 
@@ -106,9 +106,6 @@ def evaluate(
 ) -> None:
     """Mask observed cells of a file, fill them with mcflow and with simpler methods, and compare the errors.
 
-    The masked cells follow the pattern of the missing cells. With --score energy, rank the methods by their draws
-    instead, with the noise of the ranking over seeds. The file is not changed.
-
     Parameters
     ----------
     source
@@ -126,13 +123,13 @@ def evaluate(
     given = evaluation.parameters() | settings.parameters()
     if output is not None:
         check_output(output, source)
+    read = reading or ReadOptions()
     if evaluation.score == "energy":
         if report is not None:
             raise ParameterError("--report shows errors, which --score energy does not measure. Use --output.")
-        _write(rank_draws((reading or ReadOptions()).read(source).table, **given), output, quiet=evaluation.quiet)
+        _write(rank_draws(read.read(source).table, **given), output, quiet=evaluation.quiet)
         return
     check_report_file(report, source, output)
-    read = reading or ReadOptions()
     table = read.read(source).table
     found = evaluate_table(table, **given)
     _write(found, output, quiet=evaluation.quiet)
@@ -147,33 +144,20 @@ def evaluate(
 
 def _write(found: Evaluation | DrawRanking, output: Path | None, *, quiet: bool) -> None:
     """Print the tables and the verdict, and write all results as JSON if an output is given."""
+    from rich.console import Console
+
+    from mcflow.cli.outputs import write_output
+    from mcflow.evaluation.result import Evaluation, print_evaluation
     from mcflow.files.streams import STREAM
 
     if output is not None:
-        _write_json(found.to_dict(), output)
-    if not quiet:
-        from rich.console import Console
-
-        from mcflow.evaluation.result import Evaluation, print_evaluation
-
-        console = Console(stderr=output == STREAM)
-        if isinstance(found, Evaluation):
-            print_evaluation(found, console)
-        else:
-            console.print(str(found), highlight=False, markup=False, soft_wrap=True)
-        if output not in (None, STREAM):
-            print(f"Written to {output}")
-
-
-def _write_json(found: dict[str, Any], output: Path) -> None:
-    import json
-
-    from mcflow.files.atomic import replacing
-    from mcflow.files.streams import STREAM, write_stream
-
-    text = json.dumps(found, indent=2, allow_nan=False) + "\n"
-    if output == STREAM:
-        write_stream(text.encode())
+        write_output(output, json.dumps(found.to_dict(), indent=2, allow_nan=False) + "\n")
+    if quiet:
         return
-    with replacing(output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    console = Console(stderr=output == STREAM)
+    if isinstance(found, Evaluation):
+        print_evaluation(found, console)
+    else:
+        console.print(str(found), highlight=False, markup=False, soft_wrap=True)
+    if output not in (None, STREAM):
+        print(f"Written to {output}")

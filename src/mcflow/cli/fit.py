@@ -5,16 +5,11 @@ from __future__ import annotations
 __all__ = ["fit"]
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from mcflow.cli.engines import EngineOptions
-from mcflow.cli.groups import INPUT, OUTPUT
-from mcflow.cli.options import ColumnOptions, FitOptions, ReadOptions
-
-if TYPE_CHECKING:
-    from mcflow.imputers import MCFlowImputer
+from mcflow.cli.options import INPUT, OUTPUT, ColumnOptions, EngineOptions, FitOptions, ReadOptions, new_imputer
 
 
 def fit(
@@ -31,9 +26,6 @@ def fit(
 ) -> None:
     """Fit a model on a CSV or Parquet file and save it.
 
-    `mcflow impute --model` applies the model to other files with the same columns, without a new fit. To fit with
-    several processes, use `torchrun --nproc-per-node 2 -m mcflow fit ...`.
-
     Parameters
     ----------
     source
@@ -47,16 +39,14 @@ def fit(
         Keep only a sample of the rows of a file in memory. Folders and patterns are always read this way.
     """
     from mcflow.cli.outputs import check_output, check_report_file, command_line, write_report_file
-    from mcflow.cli.streaming import fit_stream, is_many, refuse_report
+    from mcflow.cli.streaming import fit_stream, is_many
     from mcflow.cli.torchrun import sharing
-    from mcflow.imputers import MCFlowImputer
 
     settings, engine, read = columns or ColumnOptions(), engines or EngineOptions(), reading or ReadOptions()
     engine.check(fits=True)
     streamed = stream or engine.is_cluster or is_many(source)
     if streamed:
-        refuse_report(report)
-        read.refuse_in_parts()
+        read.check_for_parts(report)
     with sharing(source, options or FitOptions()) as (chosen, is_first):
         if is_first:
             check_output(output, None if streamed else source)
@@ -65,10 +55,7 @@ def fit(
         if table is None:
             imputer = fit_stream(source, chosen, settings, engine, read.missing)
         else:
-            given = chosen.parameters() | settings.parameters()
-            imputer = MCFlowImputer(
-                keep_empty_features=True, decimals="observed", missing_values=table.missing, **given
-            ).fit(table.table)
+            imputer = new_imputer(chosen, settings, table.missing).fit(table.table)
         if not is_first:
             return
         imputer.save(output)
@@ -76,12 +63,8 @@ def fit(
             files = {"--output": output, "--report": report}
             command = command_line("fit", source, files, chosen, read, settings)
             write_report_file(report, imputer, table.table, source=source, command=command, options=chosen)
-        _print_written(imputer, output, chosen)
-
-
-def _print_written(imputer: MCFlowImputer, output: Path, options: FitOptions) -> None:
-    if not options.quiet:
-        more = options.n_models - 1
-        others = f", and {more} more model{'s' * (more > 1)}" if more else ""
-        epochs = f"{imputer.n_epochs_} epoch{'s' * (imputer.n_epochs_ != 1)}"
-        print(f"Model written to {output}: {epochs}{others}.")
+        if not chosen.quiet:
+            more = chosen.n_models - 1
+            others = f", and {more} more model{'s' * (more > 1)}" if more else ""
+            epochs = f"{imputer.n_epochs_} epoch{'s' * (imputer.n_epochs_ != 1)}"
+            print(f"Model written to {output}: {epochs}{others}.")

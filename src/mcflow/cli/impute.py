@@ -1,17 +1,32 @@
-"""`mcflow impute`: fill the missing cells of a file."""
+"""`mcflow impute` and `mcflow demo`: fill the missing cells of a file, or of the table that ships with the package."""
 
 from __future__ import annotations
 
-__all__ = ["fill_and_write", "impute"]
+__all__ = ["demo", "impute", "print_summary"]
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from mcflow.cli.engines import EngineOptions
-from mcflow.cli.groups import INPUT, MODEL, OUTPUT
-from mcflow.cli.options import ColumnOptions, DrawOptions, FitOptions, ReadOptions
+from mcflow.cli.options import (
+    INPUT,
+    MODEL,
+    OUTPUT,
+    ColumnOptions,
+    DrawOptions,
+    EngineOptions,
+    FitOptions,
+    ReadOptions,
+    load_imputer,
+    new_imputer,
+)
 from mcflow.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -19,6 +34,29 @@ if TYPE_CHECKING:
 
     from mcflow.files.tables import TableFile
     from mcflow.imputers import MCFlowImputer
+
+#: Default time limit of the fit, in seconds.
+DEMO_TIME = 30.0
+#: Diastolic pressures of 0, which mean that no sound was heard.
+MISSING_PRESSURES = ("dbp1=0", "dbp2=0", "dbp3=0")
+#: Maximum number of columns in the table.
+MAX_COLUMNS = 50
+#: Maximum number of names in a sentence.
+MAX_NAMES = 20
+#: Maximum number of characters of a category.
+MAX_WIDTH = 12
+#: Notes on columns that are not filled by the model, by kind or role.
+NOTES = {
+    "constant": "Constant, filled with its value",
+    "zeros": "No observed value, filled with 0",
+    "empty": "No observed value, not filled",
+    "identifier": "Identifier, not filled",
+    "text": "Free text, not filled",
+    "other": "Unsupported type, not filled",
+    "ignore": "Ignored as requested",
+    "outcome": "Outcome, neither used nor filled",
+    "predictors_only": "Used as a predictor, not filled",
+}
 
 
 def impute(
@@ -38,9 +76,6 @@ def impute(
 ) -> None:
     """Fill the missing cells of a CSV, Parquet or Excel file.
 
-    The model is fitted on the file itself, or loaded with --model. Observed cells are written unchanged. Large files,
-    folders and patterns are filled batch by batch into a folder; an interrupted run can be resumed.
-
     Parameters
     ----------
     source
@@ -59,45 +94,54 @@ def impute(
     dry_run
         Only show what would be done with every column, as `mcflow inspect` does. Nothing is fitted or written.
     """
-    from mcflow.cli.draws import outputs_of
-    from mcflow.cli.outputs import check_output, check_report_file, command_line, write_report_file
-    from mcflow.cli.streaming import impute_stream, is_stream, refuse_report
+    from mcflow.cli import outputs
+    from mcflow.cli.inspect import print_columns
+    from mcflow.cli.streaming import impute_stream, is_stream
+    from mcflow.files.streams import STREAM
     from mcflow.files.tables import format_of
 
     chosen, settings, draws = options or FitOptions(), columns or ColumnOptions(), uncertainty or DrawOptions()
     flags, engine, read = (chosen, settings, draws), engines or EngineOptions(), reading or ReadOptions()
     if dry_run:
-        _print_plan(source, settings, read)
+        print_columns(read.read(source), settings)
         return
     output = _beside(source) if output is None else output
     engine.check(fits=False)
     if is_stream(source, output):
-        refuse_report(report)
-        read.refuse_in_parts()
+        read.check_for_parts(report)
         impute_stream(source, output, model, save=save, flags=flags, engine=engine, missing=read.missing)
         return
     engine.refuse_in_memory(source, output)
     draws.check(output)
     format_of(output)
-    outputs = outputs_of(output, draws)
-    for path in outputs:
-        check_output(path, source, model)
+    paths = outputs.outputs_of(output, draws)
+    for path in paths:
+        outputs.check_output(path, source, model)
     if save is not None:
-        check_output(save, source, model, *outputs)
-    check_report_file(report, source, model, save, *outputs)
-    imputer, table = _fitted(source, read, *flags) if model is None else _loaded(source, model, read, flags)
+        outputs.check_output(save, source, model, *paths)
+    outputs.check_report_file(report, source, model, save, *paths)
+    imputer, table = _prepared(source, model, read, flags)
     if format_of(output) == "parquet":
         table = table.without_texts()
-    tables, lines = fill_and_write(imputer, table, output, draws, chosen)
+    chosen.notify_phase("filling")
+    if draws.draws is None:
+        tables, lines = _fill_and_write(imputer, table, output, draws.interval)
+    else:
+        silent = chosen.shown in ("none", "json")
+        tables, lines = outputs.draw_and_write(imputer, table, output, draws, seed=chosen.seed, quiet=silent)
     if save is not None:
         imputer.save(save)
     if report is not None:
         files = {"--output": output, "--model": model, "--save": save, "--report": report}
-        command = command_line("impute", source, files, read, *flags)
-        write_report_file(report, imputer, table.table, tables, source=source, command=command, options=chosen)
+        command = outputs.command_line("impute", source, files, read, *flags)
+        outputs.write_report_file(report, imputer, table.table, tables, source=source, command=command, options=chosen)
     if not chosen.quiet:  # after all files are written, as standard output may be closed
+        from mcflow.report import summarise
+
         cut_short = imputer.history_.cut_short if chosen.shown in ("none", "json") else ""  # else the display says so
-        _print_filled(imputer, table, tables[0], [*lines, cut_short] if cut_short else lines, output)
+        lines += [cut_short] if cut_short else []
+        summary = summarise(imputer.schema_, table.table, tables[0])
+        print_summary(summary, lines, Console(stderr=output == STREAM))
 
 
 def _beside(source: Path) -> Path:
@@ -113,75 +157,104 @@ def _beside(source: Path) -> Path:
     return marked(source, "filled")
 
 
-def _print_plan(source: Path, settings: ColumnOptions, reading: ReadOptions) -> None:
-    from mcflow.cli.inspect import print_columns
-
-    print_columns(reading.read(source), settings)
-
-
-def _fitted(
-    source: Path, read: ReadOptions, chosen: FitOptions, settings: ColumnOptions, draws: DrawOptions
+def _prepared(
+    source: Path, model: Path | None, read: ReadOptions, flags: tuple[FitOptions, ColumnOptions, DrawOptions]
 ) -> tuple[MCFlowImputer, TableFile]:
-    """Fit an imputer on the file, and return it with the table."""
-    from mcflow.cli.draws import check_columns
-    from mcflow.imputers import MCFlowImputer
-
-    table = read.read(source)
-    check_columns(table.table, draws)
-    given = chosen.parameters() | settings.parameters()
-    imputer = MCFlowImputer(keep_empty_features=True, decimals="observed", missing_values=table.missing, **given)
-    return imputer.fit(table.table), table
-
-
-def _loaded(
-    source: Path, model: Path, read: ReadOptions, flags: tuple[FitOptions, ColumnOptions, DrawOptions]
-) -> tuple[MCFlowImputer, TableFile]:
-    """Load an imputer, and return it with the table, read with the column types of the fit."""
-    from mcflow.cli.draws import check_columns
+    """Return a fitted imputer and the table; with a model, the table is read with the column types of the fit."""
+    from mcflow.cli.outputs import check_columns
     from mcflow.files.tables import as_fitted
-    from mcflow.imputers.persistence import load_table_model
 
     chosen, settings, draws = flags
-    chosen.refuse_with_model(draws=draws.draws is not None)
-    settings.refuse_with_model()
-    imputer = load_table_model(model, device=chosen.device).set_params(unseen=settings.unseen)
-    table = as_fitted(read.read(source, imputer.schema_), imputer.schema_)
+    if model is not None:
+        imputer = load_imputer(model, chosen, settings, draws)
+        table = as_fitted(read.read(source, imputer.schema_), imputer.schema_)
+        check_columns(table.table, draws)
+        return imputer, table
+    table = read.read(source)
     check_columns(table.table, draws)
-    return imputer, table
+    return new_imputer(chosen, settings, table.missing).fit(table.table), table
 
 
-def fill_and_write(
-    imputer: MCFlowImputer, table: TableFile, output: Path, uncertainty: DrawOptions, options: FitOptions
-) -> tuple[list[pa.Table], list[str]]:
-    """Fill a table, write it, and return the filled table or the first draws, and lines that say what was written."""
-    from mcflow.cli.draws import draw_and_write
-
-    options.notify_phase("filling")
-    if uncertainty.draws is None:
-        return _fill_once(imputer, table, output, uncertainty.interval)
-    silent = options.shown in ("none", "json")
-    return draw_and_write(imputer, table, output, uncertainty, seed=options.seed, quiet=silent)
-
-
-def _print_filled(imputer: MCFlowImputer, table: TableFile, filled: pa.Table, lines: list[str], output: Path) -> None:
-    """Print the summary, to standard error if the table goes to standard output."""
-    from rich.console import Console
-
-    from mcflow.cli.summary import print_summary
-    from mcflow.files.streams import STREAM
-    from mcflow.report import summarise
-
-    print_summary(summarise(imputer.schema_, table.table, filled), lines, Console(stderr=output == STREAM))
-
-
-def _fill_once(
+def _fill_and_write(
     imputer: MCFlowImputer, table: TableFile, output: Path, level: float | None
 ) -> tuple[list[pa.Table], list[str]]:
-    """Write the filled table, with prediction intervals if a level is given."""
-    from mcflow.cli.draws import with_intervals
+    """Write the filled table, with prediction intervals if a level is given; return it and what was written."""
+    from mcflow.cli.outputs import with_intervals
     from mcflow.files.tables import write_table
 
     filled = imputer.transform(table.table)
     whole, source = (filled, table) if level is None else with_intervals(imputer, table, filled, level)
     write_table(output, whole, source)
     return [filled], [f"Written to {'standard output' if str(output) == '-' else output}"]
+
+
+def print_summary(summary: dict[str, Any], written: Sequence[str], console: Console | None = None) -> None:
+    """Print a summary from `mcflow.report.summarise`, and the lines that say what was written."""
+    console = console or Console()
+    incomplete = sorted((c for c in summary["columns"] if c["missing"]), key=lambda c: -c["missing"])
+    share = summary["missing"] / max(summary["cells"], 1)
+    title = f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {share:.1%} of the cells missing"
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("column", no_wrap=True)
+    for heading in ("kind", "missing", "observed", "filled with"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for column in incomplete[:MAX_COLUMNS]:
+        missing = f"{column['missing']:,} ({column['missing'] / summary['rows']:.1%})"
+        typical = [_shown(column.get("observed_typical")), _shown(column.get("filled_typical")) or "not filled"]
+        # As `Text`, brackets in a name are not markup.
+        table.add_row(*map(Text, (column["name"], column["kind"], missing, *typical)))
+    table.caption = "observed, filled with: mean of numbers and times, most frequent category"
+    if incomplete:
+        console.print(table)
+    for line in [*_lines(summary, incomplete), *written]:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _shown(typical: Any) -> str:
+    """Return a mean or a category, shortened for the table."""
+    if typical is None:
+        return ""
+    text = f"{typical:.4g}" if isinstance(typical, float) else str(typical)
+    return text if len(text) <= MAX_WIDTH else text[: MAX_WIDTH - 1] + "…"
+
+
+def _treatment(column: dict[str, Any]) -> str:
+    """Return the key of the note on a column with the role "fill"."""
+    if column["role"] != "fill":
+        return ""
+    return "zeros" if column["kind"] == "empty" and column["filled"] else str(column["kind"])
+
+
+def _lines(summary: dict[str, Any], incomplete: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    if len(incomplete) > MAX_COLUMNS:
+        lines.append(f"… and {len(incomplete) - MAX_COLUMNS} more columns with missing cells.")
+    for word, note in NOTES.items():
+        names = [c["name"] for c in summary["columns"] if word in (c["role"], _treatment(c))]
+        if names:
+            more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+            lines.append(f"{note}: {', '.join(names[:MAX_NAMES])}{more}.")
+    left = summary["missing"] - summary["filled"]
+    stay = f"; {left:,} remain missing in columns that are not filled" if left else ""
+    lines.append(f"Filled {summary['filled']:,} of {summary['missing']:,} missing cells{stay}.")
+    return lines
+
+
+def demo(
+    *,
+    output: Annotated[Path, Parameter(alias="-o", group=OUTPUT)] = Path("nhanes_filled.parquet"),
+    options: FitOptions | None = None,
+) -> None:
+    """Fill the NHANES 2017-2018 table that ships with the package (5,265 adults, 42 columns, real missing values).
+
+    Parameters
+    ----------
+    output
+        File for the filled table; its extension determines the format.
+    """
+    from mcflow.files.datasets import nhanes_path
+
+    chosen = options or FitOptions()
+    if chosen.max_epochs is None and chosen.max_time is None:
+        chosen = replace(chosen, max_time=DEMO_TIME)
+    impute(nhanes_path(), output=output, reading=ReadOptions(na=MISSING_PRESSURES), options=chosen)

@@ -36,8 +36,6 @@ def impute_images(
 ) -> None:
     """Fill the missing pixels of all images of a folder.
 
-    The model is fitted on the images themselves, or loaded with --model. Observed pixels are written unchanged.
-
     Parameters
     ----------
     source
@@ -70,6 +68,7 @@ def impute_images(
         Print errors only.
     """
     from mcflow.images.folders import read_image_folder, write_image_folder
+    from mcflow.imputers import MCFlowImageImputer
 
     check_parameter("draws", draws, Interval(int, 1, optional=True))
     if interval is not None and not 0 < interval < 1:
@@ -77,10 +76,11 @@ def impute_images(
     if output.resolve() in {source.resolve(), *([masks.resolve()] if masks else [])}:
         raise OutputError(f"{output} is an input folder. Choose another folder for the filled images.")
     images, mask, names = read_image_folder(source, masks)
-    chosen = {"preset": preset, "max_epochs": max_epochs, "max_time": max_time, "checkpoint_dir": checkpoint_dir}
+    chosen: dict[str, Any] = {"preset": preset, "max_epochs": max_epochs, "max_time": max_time}
+    chosen["checkpoint_dir"] = checkpoint_dir
     if model is None:
-        own = {"device": device, "random_state": seed, "verbose": not quiet}
-        imputer = _fitted(images, mask, chosen | own)
+        imputer = MCFlowImageImputer(**chosen, device=device, random_state=seed, verbose=not quiet)
+        imputer.fit(images, mask=mask)
     else:
         imputer = _loaded(model, device, chosen)
     write_image_folder(imputer.transform(images, mask=mask), output, names)
@@ -97,12 +97,6 @@ def impute_images(
         Console().print(
             f"Filled {mask.mean():.1%} of the pixels of {len(names)} images. Written to {output}", highlight=False
         )
-
-
-def _fitted(images: Any, mask: Any, parameters: dict[str, Any]) -> MCFlowImageImputer:
-    from mcflow.imputers import MCFlowImageImputer
-
-    return MCFlowImageImputer(**parameters).fit(images, mask=mask)
 
 
 def _loaded(model: Path, device: str, chosen: dict[str, Any]) -> MCFlowImageImputer:

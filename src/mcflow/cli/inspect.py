@@ -1,16 +1,16 @@
-"""`mcflow inspect` and `mcflow schema`: show or write the kind, role and missing cells of every column."""
+"""`mcflow inspect`, `schema` and `check`: show or write the columns of a file, or compare them with those of a fit."""
 
 from __future__ import annotations
 
-__all__ = ["inspect", "print_columns", "schema"]
+__all__ = ["check", "inspect", "print_columns", "schema"]
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from mcflow.cli.groups import INPUT, OUTPUT
-from mcflow.cli.options import ColumnOptions, ReadOptions
+from mcflow.cli.options import COLUMNS, INPUT, MODEL, OUTPUT, ColumnOptions, ReadOptions
+from mcflow.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from mcflow.files.tables import TableFile
@@ -50,24 +50,20 @@ def schema(
     output
         TOML file for the schema, for example schema.toml; - for standard output.
     """
-    from mcflow.cli.outputs import check_output
+    from mcflow.cli.outputs import check_output, write_output
     from mcflow.columns.frames import read_frame
     from mcflow.columns.planning import plan_table
     from mcflow.columns.schema_file import schema_text
-    from mcflow.files.atomic import replacing
-    from mcflow.files.streams import STREAM, write_stream
+    from mcflow.files.streams import STREAM
 
     chosen = columns or ColumnOptions()
     check_output(output, source, chosen.schema)
     table = (reading or ReadOptions()).read(source)
     frame = read_frame(table.table)
     text = schema_text(plan_table(frame, chosen.settings(frame, table.missing))[0])
-    if output == STREAM:
-        write_stream(text.encode())
-        return
-    with replacing(output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    print(f"Schema of {len(frame.names)} columns written to {output}")
+    write_output(output, text)
+    if output != STREAM:
+        print(f"Schema of {len(frame.names)} columns written to {output}")
 
 
 def print_columns(table: TableFile, columns: ColumnOptions) -> None:
@@ -89,10 +85,43 @@ def print_columns(table: TableFile, columns: ColumnOptions) -> None:
     for heading in ("column", "kind", "role", "missing", "why"):
         shown.add_column(heading, justify="right" if heading == "missing" else "left", overflow="fold")
     for one in facts:
-        shown.add_row(*map(Text, _cells(one)))
+        counted = f"{one['missing']:,} ({one['share']:.1%})" if one["missing"] else "0"
+        shown.add_row(*map(Text, (one["name"], one["kind"], one["role"], counted, one["why"])))
     Console().print(shown)
 
 
-def _cells(facts: dict[str, Any]) -> list[str]:
-    missing = f"{facts['missing']:,} ({facts['share']:.1%})" if facts["missing"] else "0"
-    return [facts["name"], facts["kind"], facts["role"], missing, facts["why"]]
+def check(
+    source: Annotated[Path, Parameter(allow_leading_hyphen=True, group=INPUT)],
+    /,
+    *,
+    model: Annotated[Path | None, Parameter(group=MODEL)] = None,
+    schema: Annotated[Path | None, Parameter(group=COLUMNS)] = None,
+    reading: ReadOptions | None = None,
+) -> None:
+    """Compare a file with the table that a model was fitted on, or with a schema file.
+
+    Parameters
+    ----------
+    source
+        File to check: .csv, .tsv, .parquet or .xlsx, CSV also as .gz or .zst; - for standard input.
+    model
+        Fitted model.
+    schema
+        Schema file written by `mcflow schema`.
+    """
+    from mcflow.columns.checking import check_schema
+    from mcflow.columns.schema_file import read_schema
+    from mcflow.files.tables import as_fitted
+    from mcflow.imputers.persistence import load_table_model
+
+    read = reading or ReadOptions()
+    if model is not None and schema is None:
+        imputer = load_table_model(model)
+        report = imputer.check(as_fitted(read.read(source, imputer.schema_), imputer.schema_).table)
+    elif schema is not None and model is None:
+        report = check_schema(read.read(source).table, read_schema(schema))
+    else:
+        raise ParameterError("check needs a model or a schema: give --model FILE or --schema FILE.")
+    print(report)
+    if not report.ok:
+        raise DataError(f"{source} does not match {model or schema}; the lines marked ! say why.")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["ColumnOptions", "DrawOptions", "FitOptions", "ReadOptions", "refuse_with_model"]
+__all__ = ["ColumnOptions", "DrawOptions", "EngineOptions", "FitOptions", "ReadOptions", "load_imputer", "new_imputer"]
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
-from mcflow.cli.groups import COLUMNS, ENGINE, INPUT, MODEL, OUTPUT, TIME
 from mcflow.config import PROGRESS, Interval, Options, check_parameter
 from mcflow.errors import ParameterError
 
@@ -19,19 +18,27 @@ if TYPE_CHECKING:
     from mcflow.columns.frames import Frame
     from mcflow.columns.planning import ColumnSettings
     from mcflow.columns.schema import MissingValues, TableSchema
+    from mcflow.engines import Scorer, StreamOutcome
     from mcflow.files.tables import TableFile
+    from mcflow.imputers import MCFlowImputer
 
+Listener = Callable[[int, int], None]  # called with the number of rows that are done and of all rows
+
+# Groups of flags in the help of the commands.
+INPUT = Group("Input", sort_key=1)
+OUTPUT = Group("Output", sort_key=2)
+TIME = Group("Time", sort_key=3)
+COLUMNS = Group("Columns", sort_key=4)
+EVALUATION = Group("Evaluation", sort_key=5)
+MODEL = Group("Model", sort_key=5)
+ENGINE = Group("Engine", sort_key=6)
 
 #: Formats of draws.
 DRAWS_FORMATS = ("files", "long", "mids", "stata", "stata-wide", "spss")
-
-
-def refuse_with_model(options: Any, kept: set[str]) -> None:
-    """Raise `ParameterError` if an option is set that has no effect with a fitted model; `kept` have one."""
-    given = [f.name for f in fields(options) if f.name not in kept and getattr(options, f.name) != f.default]
-    if given:
-        flags = ", ".join(_flag(name, getattr(options, name)) for name in given)
-        raise ParameterError(f"{flags} has no effect with --model, which is already fitted. Leave one of them out.")
+#: Engines that fill tables.
+FILL_ENGINES = ("local", "ray", "spark")
+#: Engines that fit models.
+FIT_ENGINES = ("local", "ray")
 
 
 def _whole(_: Any, tokens: Sequence[Any]) -> int:
@@ -40,10 +47,6 @@ def _whole(_: Any, tokens: Sequence[Any]) -> int:
         return int(tokens[0].value)
     except ValueError:
         raise ValueError(f"{tokens[0].value!r} is not an integer.") from None
-
-
-def _flag(name: str, value: Any) -> str:
-    return ("--no-" if value is False else "--") + name.replace("_", "-")
 
 
 @Parameter(name="*", group=MODEL)
@@ -105,10 +108,6 @@ class FitOptions:
     progress: Annotated[str, Parameter(group=TIME)] = "auto"
     quiet: Annotated[bool, Parameter(alias="-q", negative="", group=OUTPUT)] = False
 
-    def refuse_with_model(self, *, draws: bool = False) -> None:
-        """Raise `ParameterError` if an option has no effect with a fitted model; draws use the seed."""
-        refuse_with_model(self, {"device", "progress", "quiet"} | ({"seed"} if draws else set()))
-
     def parameters(self) -> dict[str, Any]:
         """Return the estimator's arguments."""
         given = asdict(self)
@@ -161,10 +160,6 @@ class ColumnOptions:
     rule: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     unseen: str = "missing"
 
-    def refuse_with_model(self) -> None:
-        """Raise `ParameterError` if an option has no effect with a fitted model."""
-        refuse_with_model(self, {"unseen"})
-
     def parameters(self) -> dict[str, Any]:
         """Return the estimator's arguments."""
         return {
@@ -211,8 +206,6 @@ class ReadOptions:
 
     def read(self, source: Path, known: TableSchema | None = None) -> TableFile:
         """Read a file, with the missing values of a fitted table besides the given ones."""
-        from dataclasses import replace
-
         from mcflow.files.tables import read_table
 
         missing = self.missing
@@ -224,8 +217,10 @@ class ReadOptions:
         check_parameter("--skip-rows", self.skip_rows, Interval(int, 0))
         return read_table(source, missing=missing, skip_rows=self.skip_rows)
 
-    def refuse_in_parts(self) -> None:
-        """Raise `ParameterError` if an option requires a table in memory."""
+    def check_for_parts(self, report: Path | None) -> None:
+        """Raise `ParameterError` if an option requires a table in memory, for files that are read in parts."""
+        if report is not None:
+            raise ParameterError("--report needs the whole table in memory. Leave it out, or give a single file.")
         if self.skip_rows:
             raise ParameterError("--skip-rows requires a table in memory. Leave it out, or fill the files one by one.")
         if self.missing.auto:
@@ -275,7 +270,10 @@ class DrawOptions:
         if self.interval is not None and not 0 < self.interval < 1:
             raise ParameterError(f"--interval is {self.interval:g}, but has to be above 0 and below 1, such as 0.9.")
         if self.draws is None:
-            self._refuse_without_draws()
+            given = {"--long": self.long, "--draws-format": self.draws_format, "--row-ids": self.row_ids}
+            for flag, value in given.items():
+                if value:
+                    raise ParameterError(f"{flag} requires --draws. Add the number of draws, or leave it out.")
             return
         check_parameter("--draws", self.draws, Interval(int, 1))
         if self.draws_format is not None:
@@ -290,11 +288,104 @@ class DrawOptions:
         if output == STREAM and self.layout == "files":
             raise ParameterError("--draws writes several files. Add --long for standard output, or name a file.")
 
-    def _refuse_without_draws(self) -> None:
-        given = {"--long": self.long, "--draws-format": self.draws_format, "--row-ids": self.row_ids}
-        needless = next((flag for flag, value in given.items() if value), None)
-        if needless is not None:
-            raise ParameterError(f"{needless} requires --draws. Add the number of draws, or leave it out.")
+
+@Parameter(name="*", group=ENGINE)
+@dataclass(frozen=True)
+class EngineOptions:
+    """Options of the engine.
+
+    Parameters
+    ----------
+    engine
+        local (this machine), ray (a Ray cluster) or spark (Spark, which fills tables but does not fit models).
+    workers
+        Number of worker processes with ray. By default one per CPU of the cluster to fill, and two to fit.
+    address
+        With ray, address of the cluster: auto, host:port or ray://host:port, or local to start one on this machine.
+        With spark, the master, such as spark://host:7077; by default all cores of this machine.
+    """
+
+    engine: str = "local"
+    workers: Annotated[int | None, Parameter(show_default=False)] = None
+    address: str | None = None
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the engine is Ray or Spark."""
+        return self.engine != "local"
+
+    def check(self, *, fits: bool) -> None:
+        """Raise `ParameterError` if the engine is unknown, cannot fit, or does not use an option."""
+        if fits and self.engine == "spark":
+            raise ParameterError("--engine spark fills tables but does not fit models. Fit with --engine local or ray.")
+        check_parameter("--engine", self.engine, Options(FIT_ENGINES if fits else FILL_ENGINES))
+        if self.workers is not None:
+            check_parameter("--workers", self.workers, Interval(int, 1))
+            if self.engine != "ray":
+                more = " The master of Spark sets their number: --address 'local[4]'." if self.is_cluster else ""
+                raise ParameterError(f"--workers has no effect with --engine {self.engine}. Leave it out.{more}")
+        if self.address is not None and not self.is_cluster:
+            raise ParameterError("--address has no effect with --engine local. Add --engine ray or --engine spark.")
+
+    def refuse_in_memory(self, source: Path, output: Path) -> None:
+        """Raise `ParameterError` if the engine is a cluster, which does not fill tables in memory."""
+        if self.is_cluster:
+            raise ParameterError(
+                f"--engine {self.engine} fills files part by part into a folder, but -o is {output}. Name a folder, or "
+                f"leave out --engine to fill {source} in memory."
+            )
+
+    def fill(
+        self, source: Path, output: Path, scorer: Scorer, *, draws: int | None, seed: int, listen: Listener
+    ) -> StreamOutcome:
+        """Fill files of any size into a folder; see `mcflow.engines.impute_dataset`."""
+        given: dict[str, Any] = {"draws": draws, "seed": seed, "listen": listen}
+        if self.engine == "ray":
+            from mcflow.engines import ray
+
+            return ray.impute_dataset(source, output, scorer, address=self.address, workers=self.workers, **given)
+        if self.engine == "spark":
+            from mcflow.engines import spark
+
+            return spark.impute_dataset(source, output, scorer, master=self.address, **given)
+        from mcflow.engines import impute_dataset
+
+        return impute_dataset(source, output, scorer, **given)
+
+    def fit(self, source: Path, imputer: MCFlowImputer, *, folder: Path | None, listen: Listener) -> MCFlowImputer:
+        """Fit on files of any size, with Ray or on this machine; see `mcflow.engines.fit_dataset`."""
+        if self.engine == "ray":
+            from mcflow.engines import ray_fit
+
+            return ray_fit.fit_dataset(source, imputer, address=self.address, workers=self.workers or 2)
+        from mcflow.engines import fit_dataset
+
+        return fit_dataset(source, imputer, folder=folder, listen=listen)
+
+
+def new_imputer(chosen: FitOptions, settings: ColumnOptions, missing: MissingValues) -> MCFlowImputer:
+    """Return an imputer that is not fitted, for tables with some missing values."""
+    from mcflow.imputers import MCFlowImputer
+
+    given = chosen.parameters() | settings.parameters()
+    return MCFlowImputer(keep_empty_features=True, decimals="observed", missing_values=missing, **given)
+
+
+def load_imputer(model: Path, chosen: FitOptions, settings: ColumnOptions, draws: DrawOptions) -> MCFlowImputer:
+    """Load a fitted imputer, and raise `ParameterError` if an option is set that has no effect with it."""
+    from mcflow.imputers.persistence import load_table_model
+
+    used = {"device", "progress", "quiet", "unseen"} | ({"seed"} if draws.draws is not None else set())
+    for options in (chosen, settings):
+        given = [f.name for f in fields(options) if f.name not in used and getattr(options, f.name) != f.default]
+        if given:
+            flags = [("--no-" if getattr(options, name) is False else "--") + name.replace("_", "-") for name in given]
+            raise ParameterError(
+                f"{', '.join(flags)} has no effect with --model, which is already fitted. Leave one of them out."
+            )
+    imputer = load_table_model(model, device=chosen.device)
+    imputer.set_params(unseen=settings.unseen)
+    return imputer
 
 
 def _pairs(flag: str, given: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:

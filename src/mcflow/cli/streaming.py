@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["fit_stream", "impute_stream", "is_folder", "is_many", "is_stream", "refuse_report"]
+__all__ = ["fit_stream", "impute_stream", "is_many", "is_stream"]
 
 import sys
 import time
@@ -12,8 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcflow.cli.engines import EngineOptions
-from mcflow.cli.options import ColumnOptions, DrawOptions, FitOptions
+from mcflow.cli.options import ColumnOptions, DrawOptions, EngineOptions, FitOptions, load_imputer, new_imputer
 from mcflow.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -21,25 +20,13 @@ if TYPE_CHECKING:
     from mcflow.imputers import MCFlowImputer
 
 
-def is_folder(output: Path) -> bool:
-    """Return whether an output names a folder.
-
-    Examples
-    --------
-    >>> is_folder(Path("out")), is_folder(Path("out.parquet")), is_folder(Path("-"))
-    (True, False, False)
-    """
+def _is_folder(output: Path) -> bool:
+    """Return whether an output names a folder."""
     return output.is_dir() or (not output.suffix and str(output) != "-")
 
 
 def is_many(source: Path) -> bool:
-    """Return whether a source is a folder or a pattern.
-
-    Examples
-    --------
-    >>> is_many(Path("data/*.parquet")), is_many(Path("rows.parquet"))
-    (True, False)
-    """
+    """Return whether a source is a folder or a pattern."""
     return source.is_dir() or (any(mark in str(source) for mark in "*?[") and not source.exists())
 
 
@@ -47,13 +34,7 @@ def is_stream(source: Path, output: Path) -> bool:
     """Return whether a table is filled in parts: the source is several files, or the output is a folder."""
     from mcflow.files.partitioned import is_csv, is_parquet
 
-    return is_many(source) or ((is_csv(source) or is_parquet(source)) and is_folder(output))
-
-
-def refuse_report(report: Path | None) -> None:
-    """Raise `ParameterError` if a report is requested for files that are read in parts."""
-    if report is not None:
-        raise ParameterError("--report needs the whole table in memory. Leave it out, or give a single file.")
+    return is_many(source) or ((is_csv(source) or is_parquet(source)) and _is_folder(output))
 
 
 def impute_stream(
@@ -69,10 +50,14 @@ def impute_stream(
     """Fill Parquet or CSV files into a folder batch by batch, with a model file or a model fitted on the files."""
     from mcflow.cli.outputs import check_output
     from mcflow.engines import Scorer
-    from mcflow.imputers.persistence import load_table_model
 
     chosen, settings, draws = flags
-    _refuse(source, output, draws)
+    if not _is_folder(output):
+        raise ParameterError(f"{source} is several files, so -o has to name a folder, but {output} is a file.")
+    for option in fields(draws):
+        if option.name != "draws" and getattr(draws, option.name) != option.default:
+            flag = "--" + option.name.replace("_", "-")
+            raise ParameterError(f"{flag} requires a table in memory. Leave it out, or fill the files one by one.")
     if save is not None:
         check_output(save, model)
     if model is None:
@@ -80,13 +65,11 @@ def impute_stream(
         if save is not None:
             imputer.save(save)
     else:
-        chosen.refuse_with_model(draws=draws.draws is not None)
-        settings.refuse_with_model()
         if missing != type(missing)():
             raise ParameterError(
                 "--na has no effect with --model on several files; the model has its own missing values."
             )
-        imputer = load_table_model(model, device=chosen.device).set_params(unseen=settings.unseen)
+        imputer = load_imputer(model, chosen, settings, draws)
     with _shown("rows filled", chosen) as listen:
         outcome = engine.fill(source, output, Scorer(imputer), draws=draws.draws, seed=chosen.seed, listen=listen)
     if not chosen.quiet:
@@ -97,24 +80,11 @@ def impute_stream(
         print(f"Written to {output}: {outcome.parts} files{per_draw}.{before}")
 
 
-def _refuse(source: Path, output: Path, draws: DrawOptions) -> None:
-    """Raise `ParameterError` if options require a table in memory."""
-    if not is_folder(output):
-        raise ParameterError(f"{source} is several files, so -o has to name a folder, but {output} is a file.")
-    for option in fields(draws):
-        if option.name != "draws" and getattr(draws, option.name) != option.default:
-            flag = "--" + option.name.replace("_", "-")
-            raise ParameterError(f"{flag} requires a table in memory. Leave it out, or fill the files one by one.")
-
-
 def fit_stream(
     source: Path, chosen: FitOptions, settings: ColumnOptions, engine: EngineOptions, missing: MissingValues
 ) -> MCFlowImputer:
     """Fit on Parquet or CSV files of any size."""
-    from mcflow.imputers import MCFlowImputer
-
-    given = chosen.parameters() | settings.parameters()
-    imputer = MCFlowImputer(keep_empty_features=True, decimals="observed", missing_values=missing, **given)
+    imputer = new_imputer(chosen, settings, missing)
     with _shown("rows read", chosen) as listen:
         return engine.fit(source, imputer, folder=chosen.checkpoint_dir, listen=listen)
 
@@ -125,7 +95,7 @@ def _shown(what: str, options: FitOptions) -> Iterator[Callable[[int, int], None
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from mcflow.cli.draws import LINE_EVERY
+    from mcflow.cli.outputs import LINE_EVERY
     from mcflow.fitting.progress import can_be_live, write_event
 
     console, start = Console(file=sys.stderr), time.perf_counter()

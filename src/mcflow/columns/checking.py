@@ -21,8 +21,7 @@ from mcflow.columns.schema_file import SchemaFile
 from mcflow.errors import DataError, ParameterError
 from mcflow.typing import FloatArray
 
-#: Increase of a column's missing rate over the fit above which it is reported.
-MAX_RATE_INCREASE = 0.1
+MAX_RATE_INCREASE = 0.1  # increase of a column's missing rate over the fit above which it is reported
 
 #: Words of the messages, by what a table is compared with.
 _WORDS = {
@@ -64,18 +63,15 @@ class CheckReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that can be written as JSON."""
-        plain = [asdict(f) | {"column": _plain(f.column)} for f in self.findings]
-        return {"ok": self.ok, "findings": plain}
+        findings = [asdict(finding) for finding in self.findings]
+        for plain in findings:
+            plain["column"] = plain["column"] if isinstance(plain["column"], str | int | None) else str(plain["column"])
+        return {"ok": self.ok, "findings": findings}
 
     def __str__(self) -> str:
         if not self.findings:
             return f"The table matches {'the schema' if self.by == 'schema' else 'the table of the fit'}."
         return "\n".join(("- " if not f.breaks else "! ") + f.message for f in self.findings)
-
-
-def _plain(name: Any) -> str | int | None:
-    """Return a column name as a JSON value."""
-    return name if name is None or isinstance(name, str | int) else str(name)
 
 
 def check_table(given: Any, schema: TableSchema, constraints: Constraints, unseen: str = "error") -> CheckReport:
@@ -88,17 +84,21 @@ def check_table(given: Any, schema: TableSchema, constraints: Constraints, unsee
     findings = [*(_names(frame, schema) if by_name else _count(frame, schema))]
     codes: dict[int, FloatArray] = {}
     for position, column in enumerate(schema.columns):
-        here = _position(frame, column, position, by_name)
-        if here is None or not column.coded:
+        known = column.name in frame.names if by_name else position < len(frame.names)
+        if not known or not column.coded:
             continue
+        here = frame.names.index(column.name) if by_name else position
         try:
             codes[position] = frame.column_codes(here, column, "missing")
         except DataError as error:
             findings.append(Finding(column.name, "type", str(error), breaks=True))
         else:
-            before, cells = column.missing / schema.n_rows, observed_cells(frame.arrow(here), column)
-            findings += _cells(cells, column, codes[position], before, unseen=unseen)
-    findings += _rules(codes, schema, constraints)
+            before, array = column.missing / schema.n_rows, observed_cells(frame.arrow(here), column)
+            findings += _cells(array, column, codes[position], before, unseen=unseen)
+    cells = {constraints.names[k]: codes[p] for k, p in enumerate(schema.coded) if p in codes}
+    for rule, count in constraints.broken_rules(cells).items():
+        message = f"{count:,} rows have observed cells that violate the rule '{rule}'."
+        findings.append(Finding(None, "constraint", message))
     return CheckReport(findings)
 
 
@@ -140,13 +140,6 @@ def _by_schema(frame: Frame, here: int, fields: dict[str, Any], schema: SchemaFi
         expected = replace(expected, categories=tuple(fields["categories"]))
     before = fields.get("missing_share", 1.0)
     return list(_cells(array, expected, codes_of(array, expected, "missing"), before, unseen="missing", by="schema"))
-
-
-def _position(frame: Frame, column: Column, position: int, by_name: bool) -> int | None:
-    """Return the position of a column of the fit in the table, by name if both have names."""
-    if by_name:
-        return frame.names.index(column.name) if column.name in frame.names else None
-    return position if position < len(frame.names) else None
 
 
 def _names(frame: Frame, schema: TableSchema) -> Iterator[Finding]:
@@ -199,10 +192,3 @@ def _range(column: Column, codes: FloatArray, by: str) -> Iterator[Finding]:
     elif outside:
         message = f"Column {name!r} has {outside:,} values outside the {_WORDS[by]['range']}."
         yield Finding(name, "range", message, breaks=by == "schema")
-
-
-def _rules(codes: dict[int, FloatArray], schema: TableSchema, constraints: Constraints) -> Iterator[Finding]:
-    """Report violations of given and implied rules by observed cells."""
-    cells = {constraints.names[k]: codes[p] for k, p in enumerate(schema.coded) if p in codes}
-    for text, count in constraints.broken_rules(cells).items():
-        yield Finding(None, "constraint", f"{count:,} rows have observed cells that violate the rule '{text}'.")

@@ -16,30 +16,15 @@ from mcflow.columns.schema import CATEGORY_KINDS, Column
 from mcflow.errors import DataError
 from mcflow.typing import Array, BoolArray, FloatArray
 
-#: Maximum number of categories for one-hot encoding; columns with more are encoded in binary.
-MAX_ONE_HOT = 16
-
-#: Maximum width of the uniform noise that turns encoded categories into a density.
-NOISE = 0.1
-
-#: Largest absolute value of a number, far enough below the end of float64 for sums over a table.
-MAX_NUMBER = 1e300
-
-#: Maximum number of distances between rows and categories in memory.
-MAX_DISTANCES = 1_000_000
+MAX_ONE_HOT = 16  # maximum number of categories for one-hot encoding; columns with more are encoded in binary
+NOISE = 0.1  # maximum width of the uniform noise that turns encoded categories into a density
+MAX_NUMBER = 1e300  # largest absolute value of a number, far enough below the end of float64 for sums over a table
+MAX_DISTANCES = 1_000_000  # maximum number of distances between rows and categories in memory
 
 
 @dataclass(frozen=True)
 class KnotScale:
-    """Increasing piecewise linear map from numbers to [0, 1], extended linearly beyond the outermost knots.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> scale = KnotScale.over_range(np.array([2.0, np.nan, 6.0]))
-    >>> float(scale.encode(np.array([3.0]))[0]), float(scale.decode(np.array([0.25]))[0])
-    (0.25, 3.0)
-    """
+    """Increasing piecewise linear map from numbers to [0, 1], extended linearly beyond the outermost knots."""
 
     x: FloatArray  # (n_knots,) knots in ascending order, at least two
     u: FloatArray  # (n_knots,) their values in [0, 1], ascending
@@ -167,12 +152,8 @@ class TableCodec:
     ) -> TableCodec:
         """Fit the scales to the observed `values` (n_rows, n_columns)."""
         check_ranges(columns)
-        scales: list[KnotScale | None] = []
-        for k, column in enumerate(columns):
-            if column.kind in CATEGORY_KINDS:
-                scales.append(None)
-                continue
-            scales.append((KnotScale.fitting if scaling == "auto" else KnotScale.over_range)(values[:, k]))
+        fit = KnotScale.fitting if scaling == "auto" else KnotScale.over_range
+        scales = [None if c.kind in CATEGORY_KINDS else fit(values[:, k]) for k, c in enumerate(columns)]
         return cls(columns, scales, max_one_hot)
 
     @property

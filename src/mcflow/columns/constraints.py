@@ -32,13 +32,6 @@ _ALLOWED = (
 class Rule:
     """An inequality between two columns, or between a column and a number.
 
-    Parameters
-    ----------
-    smaller, larger : str or float
-        Name of a column, or a number.
-    strict : bool
-        Whether the sides must differ.
-
     Examples
     --------
     >>> print(Rule("low", "high", strict=True))
@@ -47,21 +40,19 @@ class Rule:
     age >= 18
     """
 
-    smaller: str | float
-    larger: str | float
-    strict: bool = False
+    smaller: str | float  #: Name of a column, or a number.
+    larger: str | float  #: Name of a column, or a number.
+    strict: bool = False  #: Whether the sides must differ.
 
     @property
     def bound(self) -> tuple[str, float, float] | None:
         """Column, lower and upper bound of a rule with a number; None for a rule between columns."""
         if isinstance(self.larger, str) and not isinstance(self.smaller, str):
-            return self.larger, math.nextafter(self.smaller, math.inf) if self.strict else float(self.smaller), math.inf
+            low = math.nextafter(self.smaller, math.inf) if self.strict else float(self.smaller)
+            return self.larger, low, math.inf
         if isinstance(self.smaller, str) and not isinstance(self.larger, str):
-            return (
-                self.smaller,
-                -math.inf,
-                math.nextafter(self.larger, -math.inf) if self.strict else float(self.larger),
-            )
+            high = math.nextafter(self.larger, -math.inf) if self.strict else float(self.larger)
+            return self.smaller, -math.inf, high
         return None
 
     @property
@@ -78,18 +69,16 @@ class Rule:
 
 def parse_rules(texts: str | Iterable[str], names: Sequence[str]) -> list[Rule]:
     """Parse rules such as ``"low <= high"`` or ``"low <= mid < high"``; names may stand in backticks."""
-    given = [texts] if isinstance(texts, str) else list(texts)
-    return [rule for text in given for rule in _parse_chain(text, names)]
+    rules = []
+    for text in [texts] if isinstance(texts, str) else texts:
+        sides, operators = _split_chain(text, names)
+        pairs = zip(pairwise(sides), operators, strict=True)
+        rules += [_compare(text, left, operator, right) for (left, right), operator in pairs]
+    return rules
 
 
 def order_columns(rules: Iterable[Rule]) -> tuple[str, ...]:
-    """Sort the columns that rules compare with each other, smaller ones first.
-
-    Examples
-    --------
-    >>> order_columns(parse_rules(["mid <= high", "low < mid"], ["low", "mid", "high"]))
-    ('low', 'mid', 'high')
-    """
+    """Sort the columns that rules compare with each other, smaller ones first."""
     graph: TopologicalSorter[str] = TopologicalSorter()
     for rule in rules:
         if rule.bound is None:
@@ -124,14 +113,6 @@ def _side_text(side: str | float) -> str:
     if isinstance(side, str):
         return _quoted(side)
     return str(int(side)) if abs(side) < 1e15 and side == int(side) else repr(float(side))
-
-
-def _parse_chain(text: str, names: Sequence[str]) -> list[Rule]:
-    sides, operators = _split_chain(text, names)
-    return [
-        _compare(text, left, operator, right)
-        for (left, right), operator in zip(pairwise(sides), operators, strict=True)
-    ]
 
 
 def _split_chain(text: str, names: Sequence[str]) -> tuple[list[str | float], list[str]]:
@@ -191,19 +172,11 @@ def fold(values: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> Floa
     A value at distance d above the upper bound u becomes u - d, and one at distance d below the lower bound l becomes
     l + d. If d exceeds the width w = u - l, it is first replaced by the triangle wave w - abs(w - d mod 2w). Unlike
     clipping, reflection puts no point mass on a bound.
-
-    Examples
-    --------
-    >>> fold([-0.25, 0.5, 1.125, 9.25], 0, 1)
-    array([0.25 , 0.5  , 0.875, 0.75 ])
-    >>> fold([-3, 7], 0, np.inf)
-    array([3., 7.])
     """
     values, low, high = (np.asarray(given, dtype=np.float64) for given in (values, low, high))
     above = values > high
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # from infinite bounds, and in cells inside the bounds, whose result is not used
+    # Overflow comes from infinite bounds, and from cells inside the bounds, whose result is not used.
+    with np.errstate(over="ignore", invalid="ignore"):
         span = high - low
         distance = np.fmod(np.minimum(np.where(above, values - high, low - values), _LARGEST), 2 * span)
         depth = np.where(distance <= span, distance, 2 * span - distance)
@@ -274,31 +247,15 @@ class _Domain:
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Constraints on the filled cells of a table.
+    """Constraints on the filled cells of a table."""
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the columns, in the order of the table.
-    low, high : ndarray of shape (n_columns,)
-        Bounds, infinite for none. Rules with a number tighten them.
-    whole : ndarray of bool of shape (n_columns,)
-        Whether a column is filled with whole numbers.
-    allowed : sequence of ndarray or None
-        The only values to fill into each column, or None.
-    rules : sequence of Rule
-        Rules between columns, or between a column and a number.
-    decimals : sequence of int or None
-        Number of decimals of the fills of each column, or None for any; by default any in all columns.
-    """
-
-    names: Sequence[str]
-    low: FloatArray
-    high: FloatArray
-    whole: BoolArray
-    allowed: Sequence[FloatArray | None]
-    rules: Sequence[Rule] = ()
-    decimals: Sequence[int | None] = ()
+    names: Sequence[str]  #: Names of the columns, in the order of the table.
+    low: FloatArray  #: Lower bounds (n_columns,), infinite for none. Rules with a number tighten them.
+    high: FloatArray  #: Upper bounds (n_columns,), infinite for none. Rules with a number tighten them.
+    whole: BoolArray  #: Whether each column is filled with whole numbers, (n_columns,).
+    allowed: Sequence[FloatArray | None]  #: The only values to fill into each column, or None.
+    rules: Sequence[Rule] = ()  #: Rules between columns, or between a column and a number.
+    decimals: Sequence[int | None] = ()  #: Number of decimals of the fills of each column, or None for any.
 
     def __post_init__(self) -> None:
         plain = {
@@ -313,7 +270,9 @@ class Constraints:
         for name, value in plain.items():
             object.__setattr__(self, name, value)
         self._check_names()
-        self._merge_bounds()
+        for name, low, high in filter(None, (rule.bound for rule in self.rules)):
+            column = self.names.index(name)
+            self.low[column], self.high[column] = max(self.low[column], low), min(self.high[column], high)
         self._check_values_left()
 
     def apply(self, values: FloatArray, missing: BoolArray, *, rules: bool = True) -> FloatArray:
@@ -424,11 +383,8 @@ class Constraints:
         return ceilings
 
     def _check_names(self) -> None:
-        sizes = {
-            len(part)
-            for part in (self.names, self.low, self.high, self.whole, self.allowed, set(self.names), self.decimals)
-        }
-        if len(sizes) > 1:
+        parts = (self.names, self.low, self.high, self.whole, self.allowed, set(self.names), self.decimals)
+        if len({len(part) for part in parts}) > 1:
             raise ParameterError(
                 "Constraints need one low, high, whole and allowed for each name, and every name only once."
             )
@@ -439,29 +395,22 @@ class Constraints:
                         f"Rule {rule} names {name!r}, which is not a column.{did_you_mean(name, self.names)}"
                     )
 
-    def _merge_bounds(self) -> None:
-        for name, low, high in filter(None, (rule.bound for rule in self.rules)):
-            column = self.names.index(name)
-            self.low[column] = max(self.low[column], low)
-            self.high[column] = min(self.high[column], high)
-
     def _check_values_left(self) -> None:
         """Raise an error if no row of missing cells could satisfy the bounds and rules."""
-        for column, domain in enumerate(self._domains):
-            self._check_left(column, domain.high, "its bounds and rules with numbers")
         shape = (1, len(self.names))
-        for column, ceiling in self._ceilings(np.zeros(shape), np.ones(shape, dtype=np.bool_)).items():
-            self._check_left(column, float(ceiling[0]), "the rules and the bounds of the columns above it")
-
-    def _check_left(self, column: int, high: float, why: str) -> None:
-        domain = self._domains[column]
-        first, last = domain.ends(domain.low, high)
-        if not first <= last:
-            kind = "allowed value" if domain.options is not None else "whole number" if domain.digits == 0 else "number"
-            raise ParameterError(
-                f"Column {self.names[column]!r} has to have a {kind} from {domain.low:g} to {high:g} by {why}, "
-                "but there is none. Change the bounds or remove a rule."
-            )
+        ceilings = self._ceilings(np.zeros(shape), np.ones(shape, dtype=np.bool_))
+        highs = [(k, domain.high, "its bounds and rules with numbers") for k, domain in enumerate(self._domains)]
+        above = "the rules and the bounds of the columns above it"
+        for column, high, why in [*highs, *((k, float(ceiling[0]), above) for k, ceiling in ceilings.items())]:
+            domain = self._domains[column]
+            first, last = domain.ends(domain.low, high)
+            if not first <= last:
+                whole = "whole number" if domain.digits == 0 else "number"
+                kind = "allowed value" if domain.options is not None else whole
+                raise ParameterError(
+                    f"Column {self.names[column]!r} has to have a {kind} from {domain.low:g} to {high:g} by {why}, "
+                    "but there is none. Change the bounds or remove a rule."
+                )
 
 
 def _beyond(limit: FloatArray, toward: float, strict: bool) -> FloatArray:

@@ -23,7 +23,7 @@ from scipy.special import ndtr, ndtri
 from mcflow.columns.codecs import TableCodec
 from mcflow.columns.constraints import fold
 from mcflow.columns.gaussian import GaussianModel
-from mcflow.columns.schema import CATEGORY_KINDS, Column
+from mcflow.columns.schema import CATEGORY_KINDS
 from mcflow.random import cell_uniforms
 from mcflow.typing import Array, BoolArray, FloatArray
 
@@ -65,14 +65,7 @@ START_STREAM = 1 << 20  # first index of the random streams of the starting valu
 
 @dataclass(frozen=True)
 class Layout:
-    """Features of a row: a constant one, each number, and an indicator of every category but the first of a column.
-
-    Examples
-    --------
-    >>> Layout((0, 3)).features(np.array([[0.5, 2.0], [-1.0, 0.0]]))
-    array([[ 1. ,  0.5,  0. ,  1. ],
-           [ 1. , -1. ,  0. ,  0. ]])
-    """
+    """Features of a row: a constant one, each number, and an indicator of every category but the first of a column."""
 
     sizes: tuple[int, ...]  # number of categories of each column, 0 for a number
 
@@ -117,8 +110,7 @@ class Layout:
     def moments(self, features: FloatArray) -> FloatArray:
         """Return the second moments (n_pairs, n_pairs) of the products of all pairs."""
         terms = features[:, self.pairs[:, 0]] * features[:, self.pairs[:, 1]]
-        found: FloatArray = terms.T @ terms / max(len(terms), 1)
-        return found
+        return terms.T @ terms / max(len(terms), 1)
 
 
 class Factors(NamedTuple):
@@ -136,8 +128,7 @@ class Factors(NamedTuple):
     def design(self, column: int, features: FloatArray) -> FloatArray:
         """Return the regressors (n_rows, n_terms) of a column."""
         terms = self.terms[column]
-        found: FloatArray = features[:, terms[:, 0]] * features[:, terms[:, 1]]
-        return found
+        return features[:, terms[:, 0]] * features[:, terms[:, 1]]
 
 
 def choose_factors(layout: Layout, moments: FloatArray, n_rows: int) -> Factors:
@@ -256,25 +247,12 @@ class _Link(NamedTuple):
     square: Array
 
 
-class _Child(NamedTuple):
-    """A later column's deviation from its mean as a function of a cell x: residual - slope · x - curve · x²."""
-
-    column: int
-    residual: FloatArray
-    slope: FloatArray
-    curve: float
-    weight: float
-
-
 class Sweeps:
     """Gibbs sweeps through the missing cells of rows.
 
     The mean of every later column is quadratic in a number, so the log-density of the number given the rest of the row
     is a polynomial of degree four. Without squares it is Gaussian and drawn exactly. Otherwise the density is evaluated
-    on a grid that is narrowed to the region with probability, and interpolated linearly. For a categorical cell, the
-    probabilities of all categories are computed.
-
-    Shapes: `box` (2, n_columns).
+    on a grid inside `box` (2, n_columns) that is narrowed to the region with probability, and interpolated linearly.
     """
 
     def __init__(self, layout: Layout, factors: Factors, box: FloatArray) -> None:
@@ -301,10 +279,7 @@ class Sweeps:
         uniforms: FloatArray,
         truth: FloatArray | None = None,
     ) -> FloatArray:
-        """Draw every missing cell once, in place; return the log-densities of the missing cells at `truth`.
-
-        All arrays have the shape (n_rows, n_columns).
-        """
+        """Draw every missing cell once, in place; return log-densities at `truth`; all arrays (n_rows, n_columns)."""
         features = self.layout.features(rows)
         means = [self.factors.design(k, features) @ slopes for k, slopes in enumerate(parameters.slopes)]
         state = _State(rows, features, means, parameters)
@@ -320,40 +295,33 @@ class Sweeps:
     def _draw_numbers(
         self, state: _State, column: int, here: Array, uniforms: FloatArray, truth: FloatArray | None
     ) -> FloatArray:
-        children = self._children(state, column, here)
-        own = state.parameters.deviations[column] ** -2
-        linear, precision = own * state.means[column][here, 0], np.full(len(here), own)
-        for child in children:
-            linear += child.weight * child.slope * child.residual
-            precision += child.weight * child.slope**2
-        if any(child.curve for child in children):
+        rows, features, means, parameters = state
+        was, known, own = rows[here, column], features[here], parameters.deviations[column] ** -2
+        linear, precision, children = own * means[column][here, 0], np.full(len(here), own), []
+        for link in self._links[column]:  # a later column deviates by residual - slope * x - curve * x² from its mean
+            slopes = parameters.slopes[link.column][:, 0]
+            slope, curve = known[:, link.partners] @ slopes[link.terms], float(slopes[link.square].sum())
+            residual = rows[here, link.column] - means[link.column][here, 0] + slope * was + curve * was**2
+            weight = float(parameters.deviations[link.column] ** -2)
+            linear += weight * slope * residual
+            precision += weight * slope**2
+            children.append((link.column, residual, slope, curve, weight))
+        if any(curve for *_, curve, _ in children):
             powers = np.stack([linear, -precision / 2, *np.zeros((2, len(here)))])
-            for child in children:
-                powers[1] += child.weight * child.curve * child.residual
-                powers[2] -= child.weight * child.curve * child.slope
-                powers[3] -= child.weight * child.curve**2 / 2
+            for _, residual, slope, curve, weight in children:
+                powers[1] += weight * curve * residual
+                powers[2] -= weight * curve * slope
+                powers[3] -= weight * curve**2 / 2
             drawn, log_densities = _drawn_at_points(powers, self.box[:, column], uniforms, truth)
         else:
             centre = linear / precision
             drawn, log_densities = centre + ndtri(uniforms) / np.sqrt(precision), np.zeros(len(here))
             if truth is not None:
                 log_densities = (np.log(precision / (2 * np.pi)) - precision * (truth - centre) ** 2) / 2
-        was = state.rows[here, column]
-        for child in children:
-            state.means[child.column][here, 0] += child.slope * (drawn - was) + child.curve * (drawn**2 - was**2)
-        state.rows[here, column] = state.features[here, self.layout.own[column][0]] = drawn
+        for k, _, slope, curve, _ in children:
+            means[k][here, 0] += slope * (drawn - was) + curve * (drawn**2 - was**2)
+        rows[here, column] = features[here, self.layout.own[column][0]] = drawn
         return log_densities
-
-    def _children(self, state: _State, column: int, here: Array) -> list[_Child]:
-        rows, features, means, parameters = state
-        now, known, children = rows[here, column], features[here], []
-        for link in self._links[column]:
-            slopes = parameters.slopes[link.column][:, 0]
-            slope, curve = known[:, link.partners] @ slopes[link.terms], float(slopes[link.square].sum())
-            residual = rows[here, link.column] - means[link.column][here, 0] + slope * now + curve * now**2
-            weight = float(parameters.deviations[link.column] ** -2)
-            children.append(_Child(link.column, residual, slope, curve, weight))
-        return children
 
     def _draw_categories(
         self, state: _State, column: int, here: Array, uniforms: FloatArray, truth: FloatArray | None
@@ -391,8 +359,7 @@ class Sweeps:
 def _log_shares(scores: FloatArray) -> FloatArray:
     """Return the log-probabilities of all categories, given the logits of all but the first."""
     full = np.concatenate([np.zeros((*scores.shape[:-1], 1)), scores], axis=-1)
-    found: FloatArray = full - _log_total(full)
-    return found
+    return full - _log_total(full)
 
 
 def _log_total(logs: FloatArray) -> FloatArray:
@@ -420,8 +387,11 @@ def _drawn_at_points(
     upto = np.cumsum(masses, axis=1)
     wanted = uniforms * upto[:, -1]
     piece = np.minimum((wanted[:, None] > upto).sum(axis=1), N_POINTS - 2)
-    share = _place_on_slope(density[rows, piece], density[rows, piece + 1], wanted - (upto - masses)[rows, piece])
-    drawn = points[rows, piece] + width * share
+    # The quantile in [0, 1] of a density that is linear from `start` to `end`, at an unnormalised mass.
+    start, end, mass = density[rows, piece], density[rows, piece + 1], wanted - (upto - masses)[rows, piece]
+    root = np.sqrt(np.maximum(start**2 + 2 * (end - start) * mass, 0.0))
+    share = 2 * mass / np.maximum(start + root, 1e-300)  # equals (root - start) / (end - start), without 0 / 0
+    drawn = points[rows, piece] + width * np.where(start + end > 0, np.clip(share, 0.0, 1.0), 0.5)
     if truth is None:
         return drawn, np.zeros(len(rows))
     return drawn, _polynomial(powers, truth) - top - np.log(upto[:, -1] * width)
@@ -432,29 +402,18 @@ def _polynomial(powers: FloatArray, x: FloatArray) -> FloatArray:
     return found
 
 
-def _place_on_slope(start: FloatArray, end: FloatArray, mass: FloatArray) -> FloatArray:
-    """Return the quantile in [0, 1] of a density that is linear from `start` to `end`, at an unnormalised mass."""
-    rise, total = end - start, start + end
-    root = np.sqrt(np.maximum(start**2 + 2 * rise * mass, 0.0))
-    share: FloatArray = 2 * mass / np.maximum(start + root, 1e-300)  # equals (root - start) / rise, without 0 / 0
-    return np.where(total > 0, np.clip(share, 0.0, 1.0), 0.5)
-
-
 @dataclass(frozen=True)
 class FactoredModel:
     r"""A density of rows that is a product of regressions, with several draws of its parameters.
 
     .. math:: p(x) = \prod_k p(x_k \mid x_{<k})
 
-    with the columns in the order found by `choose_factors`. Categorical columns come first, as multinomial logits.
-    Numbers are linear in all columns before them and in the chosen squares and products of these, with Gaussian noise.
-    Draws of missing cells are therefore compatible with regressions that have such products, unlike draws from chained
-    regressions or from a multivariate Gaussian.
+    Categorical columns come first, as multinomial logits. Numbers are linear in all columns before them and in the
+    chosen squares and products of these, with Gaussian noise. Draws of missing cells are therefore compatible with
+    regressions that have such products, unlike draws from chained regressions or from a multivariate Gaussian.
 
     The fit is data augmentation: it alternates between drawing the parameters given complete rows, slopes and variances
-    from their normal-inverse-gamma posterior and logits from its Gaussian approximation, and drawing the missing cells
-    given the parameters with `Sweeps`. The factors are first chosen by complete rows if there are enough, then by
-    the moments of the completed rows.
+    from their normal-inverse-gamma posterior and logits from its Gaussian approximation, and drawing the missing cells.
     """
 
     layout: Layout  # features of the columns
@@ -476,9 +435,16 @@ class FactoredModel:
     ) -> FactoredModel | None:
         """Choose the factors and draw their parameters; return None if there is no product or the time is up.
 
-        `start` (n_rows, n_columns) has initial values for the missing cells of `values` (n_rows, n_columns).
+        `values` and `start`, the initial values of missing cells, are (n_rows, n_columns).
         """
-        model = cls._units_of(values, Layout(sizes))
+        categories = np.array(sizes) > 0
+        centre = np.where(categories, 0.0, np.nanmean(values, axis=0))
+        size = np.nanmax(np.abs(values), axis=0)  # squares of very large or small numbers would overflow or underflow
+        spread = np.where(categories, 1.0, size * np.nanstd(values / np.where(size > 0, size, 1.0), axis=0))
+        spread = np.where(spread > 0, spread, 1.0)
+        units = (values - centre) / spread
+        box = np.stack([np.nanmin(units, axis=0) - RANGE_MARGIN, np.nanmax(units, axis=0) + RANGE_MARGIN])
+        model = cls(Layout(sizes), Factors((), ()), centre, spread, box)
         chain = _Chain(model, values, start, rng)
         chain.choose_by_complete_rows()
         for _ in range(N_CHOICES):
@@ -492,42 +458,20 @@ class FactoredModel:
             members.append(chain.parameters)
         return replace(model, factors=chain.factors, members=tuple(members)) if len(members) == N_MEMBERS else None
 
-    @classmethod
-    def _units_of(cls, values: FloatArray, layout: Layout) -> FactoredModel:
-        categories = np.array(layout.sizes) > 0
-        centre = np.where(categories, 0.0, np.nanmean(values, axis=0))
-        size = np.nanmax(np.abs(values), axis=0)  # squares of very large or small numbers would overflow or underflow
-        spread = np.where(categories, 1.0, size * np.nanstd(values / np.where(size > 0, size, 1.0), axis=0))
-        spread = np.where(spread > 0, spread, 1.0)
-        units = (values - centre) / spread
-        box = np.stack([np.nanmin(units, axis=0) - RANGE_MARGIN, np.nanmax(units, axis=0) + RANGE_MARGIN])
-        return cls(layout, Factors((), ()), centre, spread, box)
-
     def refit_on(self, values: FloatArray, start: FloatArray, rng: np.random.Generator) -> FactoredModel:
-        """Return a model of other rows of the same table, with the same factors and parameters at the posterior mode.
-
-        Shapes: `values`, `start` (n_rows, n_columns).
-        """
+        """Return the model of other rows of the table, with the same factors and parameters at the posterior mode."""
         chain = _Chain(self, values, start, rng, at_mode=True)
         chain.run(BURN_IN)
-        found = []
-        for _ in range(REFIT_SWEEPS):
-            chain.run(1)
+        found: list[Parameters] = []
+        while len(found) < REFIT_SWEEPS and chain.run(1):
             found.append(chain.parameters)
         slopes = tuple(np.mean(parts, axis=0) for parts in zip(*(each.slopes for each in found), strict=True))
         return replace(self, members=(Parameters(slopes, np.mean([each.deviations for each in found], axis=0)),))
 
     def log_scores(
-        self,
-        values: FloatArray,
-        start: FloatArray,
-        validation: BoolArray,
-        rng: np.random.Generator,
+        self, values: FloatArray, start: FloatArray, validation: BoolArray, rng: np.random.Generator
     ) -> FloatArray:
-        """Return the log-density of validation cells, under parameters fitted without them.
-
-        Shapes: `values`, `start`, `validation` (n_rows, n_columns), returns (n_cells,).
-        """
+        """Return the log-density (n_cells,) of validation cells, under parameters fitted without them."""
         chain = _Chain(self, np.where(validation, np.nan, values), start, rng)
         chain.run(BURN_IN)
         truth = (values - self.centre) / self.spread
@@ -599,10 +543,10 @@ class _Chain:
         self.rows = (np.where(self.missing, start, values) - model.centre) / model.spread
         self.log_densities = np.zeros(values.shape)
         self._moments: list[FloatArray] = []
-        if model.factors.order:
-            self._use_factors(model.factors)
+        self.use(model.factors)
 
-    def _use_factors(self, factors: Factors) -> None:
+    def use(self, factors: Factors) -> None:
+        """Use other factors."""
         self.factors, self._sweeps = factors, Sweeps(self.layout, factors, self.box)
         self._logits: dict[int, FloatArray] = {}
 
@@ -612,13 +556,13 @@ class _Chain:
         enough = complete.sum() >= COMPLETE_ROWS * len(self.layout.sizes)
         rows = self.rows[complete] if enough else self.rows
         moments = self.layout.moments(self.layout.features(rows))
-        self._use_factors(choose_factors(self.layout, moments, len(rows)))
+        self.use(choose_factors(self.layout, moments, len(rows)))
 
     def choose(self) -> None:
         """Choose the factors by the moments counted since the last choice."""
         moments: FloatArray = np.mean(self._moments, axis=0)
         self._moments = []
-        self._use_factors(choose_factors(self.layout, moments, len(self.rows)))
+        self.use(choose_factors(self.layout, moments, len(self.rows)))
 
     def run(
         self,
@@ -669,7 +613,9 @@ class _Chain:
     def _drawn_logits(self, column: int, design: FloatArray, codes: Array) -> FloatArray:
         """Draw slopes (n_terms, n_categories - 1) from the Gaussian approximation around their mode."""
         n_categories, n_terms = self.layout.sizes[column], design.shape[1]
-        kinds, kind = _kinds(design)
+        keys = design @ 2.0 ** np.arange(n_terms)  # of zeros and ones; exact, as a float has more bits than terms
+        _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+        kinds = design[first]
         cells = np.bincount(kind * n_categories + codes, minlength=len(kinds) * n_categories)
         counts = cells.reshape(-1, n_categories).astype(np.float64)
         known = column in self._logits
@@ -681,13 +627,6 @@ class _Chain:
         self._logits[column] = slopes
         factor = np.linalg.cholesky(_newton(kinds, counts, slopes)[1]).T
         return slopes + np.linalg.solve(factor, self._normals(slopes.size)).reshape(slopes.shape)
-
-
-def _kinds(design: FloatArray) -> tuple[FloatArray, Array]:
-    """Return the distinct rows of zeros and ones, and the index of each row among them."""
-    keys = design @ 2.0 ** np.arange(design.shape[1])  # exact, as a float has more bits than there are terms
-    _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
-    return design[first], kind.ravel()
 
 
 def _newton(kinds: FloatArray, counts: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -714,12 +653,13 @@ class FactoredCells:
         cls, values: FloatArray, codec: TableCodec, rng: np.random.Generator, deadline: float | None = None
     ) -> FactoredCells | None:
         """Fit the density of a table (n_rows, n_columns); None if the table is unsuitable or a Gaussian suffices."""
-        sizes = _sizes(codec.columns)
+        sizes = tuple(len(column.categories) if column.kind in CATEGORY_KINDS else 0 for column in codec.columns)
         values = values[~np.isnan(values).all(axis=1)]
-        if not _suits(len(values), sizes):
+        small = len(values) >= MIN_ROWS and 2 <= len(sizes) <= MAX_COLUMNS and sum(sizes) <= MAX_TOTAL_CATEGORIES
+        if not small or max(sizes) > MAX_CATEGORIES or 1 in sizes:
             return None
         gaussian = GaussianModel.fit(codec.encode(values))
-        start = _completed(values, codec, gaussian, rng.normal(size=(len(values), codec.n_places)))
+        start = _started(values, codec, gaussian, rng)
         try:
             model = FactoredModel.fit(values, start, sizes, rng, deadline=deadline)
         except np.linalg.LinAlgError:  # collinear columns; the Gaussian of the blend handles these
@@ -734,14 +674,14 @@ class FactoredCells:
         plain: BoolArray,
         rng: np.random.Generator,
     ) -> bool:
-        """Decide on validation cells whether to use the density, and for which of the `plain` columns.
+        """Decide on `validation` cells (n_members, n_rows, n_columns) whether to use the density.
 
-        Shapes: `values` (n_rows, n_columns), `validation` (n_members, n_rows, n_columns), `others` by member (n_cells,)
-        log-densities by the other models, `plain` (n_columns,).
+        `plain` (n_columns,) are the columns for which it may be used, and `others` by member the log-densities of the
+        validation cells by the other models.
         """
         ahead, columns = [], []
         for cells, by_others in zip(validation[:VALIDATION_MEMBERS], others, strict=False):
-            start = self._start(np.where(cells, np.nan, values), rng)
+            start = _started(np.where(cells, np.nan, values), self.codec, self.gaussian, rng)
             found = self.model.log_scores(values, start, cells, rng)
             ahead.append(np.clip(found - by_others, -MAX_LOG_ODDS, MAX_LOG_ODDS))
             columns.append(cells.nonzero()[1])
@@ -751,16 +691,12 @@ class FactoredCells:
         needed = self.used & np.isnan(values).any(axis=0)
         return bool(needed.any()) and _probability_ahead(odds[needed[of]]) > MIN_PROBABILITY
 
-    def _start(self, values: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return rows completed by random draws from the Gaussian."""
-        return _completed(values, self.codec, self.gaussian, rng.normal(size=(len(values), self.codec.n_places)))
-
     def refit_on(self, values: FloatArray, seed: int) -> FactoredCells | None:
         """Return the density refitted to other rows of the same table, None if they are collinear."""
         rng = np.random.default_rng(seed)
         values = values[~np.isnan(values).all(axis=1)]
         gaussian = GaussianModel.fit(self.codec.encode(values))
-        start = _completed(values, self.codec, gaussian, rng.normal(size=(len(values), self.codec.n_places)))
+        start = _started(values, self.codec, gaussian, rng)
         try:
             return FactoredCells(self.model.refit_on(values, start, rng), self.codec, gaussian, self.used)
         except np.linalg.LinAlgError:
@@ -769,10 +705,7 @@ class FactoredCells:
     def complete(
         self, values: FloatArray, hashes: Array, number: int, box: tuple[FloatArray, FloatArray]
     ) -> FloatArray:
-        """Draw the missing cells of the `used` columns, with random numbers decided by `hashes` (n_rows,).
-
-        Shapes: `values` (n_rows, n_columns), `box` (n_columns,), returns (n_rows, n_columns).
-        """
+        """Draw the missing cells of the `used` columns, inside `box`, with random numbers by `hashes` (n_rows,)."""
         wanted = np.isnan(values) & self.used
         places = np.arange(self.codec.n_places)
         each = np.repeat(hashes, len(places)), np.tile(places + START_STREAM, len(hashes))
@@ -804,13 +737,8 @@ class FactoredCells:
         return None if model is None else cls(model, codec, gaussian, arrays["factored.used"].astype(bool))
 
 
-def _sizes(columns: Sequence[Column]) -> tuple[int, ...]:
-    return tuple(len(column.categories) if column.kind in CATEGORY_KINDS else 0 for column in columns)
-
-
-def _suits(n_rows: int, sizes: tuple[int, ...]) -> bool:
-    small = n_rows >= MIN_ROWS and 2 <= len(sizes) <= MAX_COLUMNS
-    return small and max(sizes) <= MAX_CATEGORIES and sum(sizes) <= MAX_TOTAL_CATEGORIES and 1 not in sizes
+def _started(values: FloatArray, codec: TableCodec, gaussian: GaussianModel, rng: np.random.Generator) -> FloatArray:
+    return _completed(values, codec, gaussian, rng.normal(size=(len(values), codec.n_places)))
 
 
 def _completed(values: FloatArray, codec: TableCodec, gaussian: GaussianModel, normals: FloatArray) -> FloatArray:

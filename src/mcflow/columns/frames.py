@@ -40,6 +40,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sklearn.utils.validation import check_array
 
+from mcflow.columns.numerals import read_truth
 from mcflow.columns.schema import (
     CATEGORY_KINDS,
     NUMBER_KINDS,
@@ -49,12 +50,10 @@ from mcflow.columns.schema import (
     without_values,
     without_words,
 )
-from mcflow.columns.truth import read_truth
 from mcflow.errors import DataError, MissingExtraError, ParameterError, did_you_mean
 from mcflow.typing import Array, BoolArray, FloatArray
 
-#: Supported kinds of table.
-CONTAINERS = ("numpy", "pandas", "polars", "pyarrow")
+CONTAINERS = ("numpy", "pandas", "polars", "pyarrow")  # supported kinds of table
 
 #: Nanoseconds per unit of Arrow's temporal types.
 NANOSECONDS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "day": 86_400_000_000_000}
@@ -89,10 +88,8 @@ class Frame:
 
     def series(self, position: int) -> Any:
         """Return a column: a narwhals Series, or an array for numpy."""
-        if (
-            self.container == "pyarrow"
-        ):  # by name: access by position is slow, because narwhals lists all names each time
-            return self._frame.get_column(self.names[position])
+        if self.container == "pyarrow":
+            return self._frame.get_column(self.names[position])  # narwhals is slow by position
         return self.native[:, position] if self.container == "numpy" else self._frame[:, position]
 
     def arrow(self, position: int) -> pa.Array | None:
@@ -114,26 +111,26 @@ class Frame:
 
     def codes(self, schema: TableSchema, unseen: str = "error") -> FloatArray:
         """Return the codes of a schema's coded columns, (n_rows, n_coded)."""
-        if self._floats is not None and _only_numbers(schema):
-            values = self._floats[:, list(schema.coded)]
-            for k, position in enumerate(schema.coded):
-                values[:, k] = _without_codes(values[:, k], schema.columns[position])
-        else:
-            values = np.empty((self.n_rows, len(schema.coded)), dtype=np.float64)
-            for k, position in enumerate(schema.coded):
-                values[:, k] = self.column_codes(position, schema.columns[position], unseen)
-        self._refuse_infinities(values, [self.names[p] for p in schema.coded])
+        values = np.empty((self.n_rows, len(schema.coded)), dtype=np.float64)
+        for k, position in enumerate(schema.coded):
+            values[:, k] = self.column_codes(position, schema.columns[position], unseen)
+        counts = np.isinf(values).sum(axis=0)
+        if counts.any():
+            names = [self.names[p] for p in schema.coded]
+            found = ", ".join(f"{name!r} ({count})" for name, count in zip(names, counts, strict=True) if count)
+            raise DataError(
+                f"The table holds infinite values (inf) in these columns, with their counts: {found}. "
+                "Only finite numbers and missing cells are allowed: replace infinities by NaN to have them filled."
+            )
         return values
 
     def column_codes(self, position: int, column: Column, unseen: str = "error") -> FloatArray:
         """Return the codes of one column, (n_rows,)."""
         kind = column.base or column.kind
-        if self._floats is not None and kind in ("continuous", "integer"):
-            return _without_codes(self._floats[:, position], column).copy()
         plain = self.container == "numpy" and self.native.dtype.kind in "fiu"
-        if plain and kind in NUMBER_KINDS:
-            numbers: FloatArray = self.native[:, position].astype(np.float64)
-            return _without_codes(numbers, column)
+        numbers = self.native if plain else self._floats
+        if numbers is not None and kind in (NUMBER_KINDS if plain else ("continuous", "integer")):
+            return _without_codes(numbers[:, position].astype(np.float64), column)
         array = self.arrow(position)
         if array is None:
             raise DataError(f"Column {column.name!r} holds cells of mixed types. Convert it to one type.")
@@ -146,23 +143,12 @@ class Frame:
             table.index = self.native.index
         return table
 
-    @staticmethod
-    def _refuse_infinities(values: FloatArray, names: list[Any]) -> None:
-        counts = np.isinf(values).sum(axis=0)
-        if counts.any():
-            found = ", ".join(f"{name!r} ({count})" for name, count in zip(names, counts, strict=True) if count)
-            raise DataError(
-                f"The table holds infinite values (inf) in these columns, with their counts: {found}. "
-                "Only finite numbers and missing cells are allowed: replace infinities by NaN to have them filled."
-            )
-
     def fill(self, schema: TableSchema, before: FloatArray, after: FloatArray) -> Any:
-        """Return the table with missing cells replaced by decoded codes.
-
-        Shapes: `before`, `after` (n_rows, n_coded).
-        """
+        """Return the table with missing cells replaced by decoded codes `after`; both codes are (n_rows, n_coded)."""
         missing = np.isnan(before) & ~np.isnan(after)
-        if self._floats is not None and _only_numbers(schema):
+        if self._floats is not None and all(
+            (schema.columns[p].base or schema.columns[p].kind) in ("continuous", "integer") for p in schema.coded
+        ):
             return self._filled_floats(missing, after, list(schema.coded))
         for k, p in enumerate(schema.coded):
             if missing[:, k].any():  # an unseen category has no code, but its cell is observed and is kept
@@ -171,11 +157,16 @@ class Frame:
         if self.container == "numpy":
             filled: Array = np.array(self.native)
             for k, p in changed:
-                filled[missing[:, k], p] = self._new_cells(p, after[missing[:, k], k], schema.columns[p])
+                cells = new_cells(self.arrow(p), after[missing[:, k], k], schema.columns[p])
+                filled[missing[:, k], p] = cells.to_pylist() if filled.dtype == object else cells.to_numpy(False)
             return filled
         series = [fill_native(self.series(p), missing[:, k], after[:, k], schema.columns[p]) for k, p in changed]
         native = (self._frame.with_columns(*series) if series else self._frame.clone()).to_native()
-        return _with_fields(native, self.native.schema) if self.container == "pyarrow" else native
+        if self.container != "pyarrow":
+            return native
+        given = self.native.schema
+        fields = [field.with_type(kind) for field, kind in zip(given, native.schema.types, strict=True)]
+        return pa.Table.from_arrays(native.columns, schema=pa.schema(fields, given.metadata))
 
     def _filled_floats(self, missing: BoolArray, after: FloatArray, positions: list[int]) -> Any:
         """Fill the missing cells of a table of numpy float64 columns."""
@@ -188,13 +179,6 @@ class Frame:
         table.attrs = dict(self.native.attrs)
         return table
 
-    def _new_cells(self, position: int, codes: FloatArray, column: Column) -> Any:
-        """Decode codes into cells of one column of a numpy array."""
-        array = self.arrow(position)
-        assert array is not None
-        cells = new_cells(array, codes, column)
-        return cells.to_pylist() if self.native.dtype == object else cells.to_numpy(zero_copy_only=False)
-
 
 def _without_codes(values: FloatArray, column: Column) -> FloatArray:
     """Return numbers with NaN in place of the codes that are missing in a column, (n_rows,)."""
@@ -202,23 +186,11 @@ def _without_codes(values: FloatArray, column: Column) -> FloatArray:
     return np.where(np.isin(values, codes), np.nan, values) if codes else values
 
 
-def _only_numbers(schema: TableSchema) -> bool:
-    """Tell whether all coded columns hold plain numbers, whose codes are the numbers themselves."""
-    kinds = {schema.columns[p].base or schema.columns[p].kind for p in schema.coded}
-    return kinds <= {"continuous", "integer"}
-
-
 def _is_missing(cell: Any) -> bool:
     """Tell whether a cell of a column of mixed types is None, NaN, or pandas' NA or NaT."""
     return (
         cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and math.isnan(cell))
     )
-
-
-def _with_fields(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return an Arrow table with the metadata of another schema for the table and its fields."""
-    fields = [field.with_type(kind) for field, kind in zip(schema, table.schema.types, strict=True)]
-    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields, schema.metadata))
 
 
 def read_frame(given: Any) -> Frame:
@@ -298,19 +270,19 @@ def _to_polars(frame: nw.DataFrame[Any]) -> Any:
     """Convert to polars, column by column when some hold objects, because polars reads only some of those."""
     import polars as pl
 
-    series = [frame[:, position] for position in range(len(frame.columns))]
-    if not any(one.dtype == nw.Object for one in series):
+    if not any(dtype == nw.Object for dtype in frame.schema.values()):
         return frame.to_polars()
-    return pl.DataFrame([_polars_series(one).alias(str(one.name)) for one in series])
-
-
-def _polars_series(series: nw.Series[Any]) -> Any:
-    import polars as pl
-
-    if series.dtype != nw.Object:
-        return series.to_polars()
-    array = arrow_array(series)
-    return pl.Series(series.to_list(), dtype=pl.Object) if array is None else pl.Series(array)
+    columns = []
+    for series in frame.iter_columns():
+        array = arrow_array(series) if series.dtype == nw.Object else None
+        if array is not None:
+            column = pl.Series(array)
+        elif series.dtype == nw.Object:
+            column = pl.Series(series.to_list(), dtype=pl.Object)
+        else:
+            column = series.to_polars()
+        columns.append(column.alias(str(series.name)))
+    return pl.DataFrame(columns)
 
 
 def select(native: Any, positions: list[int]) -> Any:
@@ -319,14 +291,7 @@ def select(native: Any, positions: list[int]) -> Any:
 
 
 def take_rows(table: Frame, rows: Array) -> Any:
-    """Select rows by position and return a table of the same kind.
-
-    Examples
-    --------
-    >>> take_rows(read_frame(np.array([[1.0], [2.0], [3.0]])), np.array([2, 0]))
-    array([[3.],
-           [1.]])
-    """
+    """Select rows by position and return a table of the same kind."""
     if table.container == "numpy":
         return table.native[rows]
     return nw.from_native(table.native, eager_only=True)[rows.tolist(), :].to_native()
@@ -412,7 +377,11 @@ def codes_of(array: pa.Array, column: Column, unseen: str = "error") -> FloatArr
             return _category_codes(array, column, unseen)
         if column.format is not None and is_text(array.type):
             return _text_codes(array, column, unseen)
-        return _time_codes(array, column) if kind == "datetime" else _number_codes(array)
+        if kind == "datetime":
+            return _time_codes(array, column)
+        if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
+            raise pa.ArrowInvalid("not numbers")
+        return _floats(array.cast(pa.float64(), safe=False))
     except pa.ArrowException as error:
         raise DataError(
             f"Column {column.name!r} had the type {column.dtype} at fit, and has the type {array.type} now. "
@@ -446,12 +415,6 @@ def _text_codes(array: pa.Array, column: Column, unseen: str) -> FloatArray:
             "them in missing_values= (--na) to treat them as missing."
         )
     return _floats(numbers)
-
-
-def _number_codes(array: pa.Array) -> FloatArray:
-    if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
-        raise pa.ArrowInvalid("not numbers")
-    return _floats(array.cast(pa.float64(), safe=False))
 
 
 def _time_codes(array: pa.Array, column: Column) -> FloatArray:
@@ -557,13 +520,7 @@ def natural_type(column: Column) -> pa.DataType:
 
 
 def type_named(word: str) -> pa.DataType | None:
-    """Return the numeric or temporal Arrow type with the given name, or None for any other type.
-
-    Examples
-    --------
-    >>> type_named("timestamp[us, tz=UTC]")
-    TimestampType(timestamp[us, tz=UTC])
-    """
+    """Return the numeric or temporal Arrow type with the given name, or None for any other type."""
     timed = re.fullmatch(r"timestamp\[(\w+)(?:, tz=(.+))?\]", word)
     if timed:
         return pa.timestamp(timed.group(1), timed.group(2))
@@ -611,10 +568,7 @@ def _family(kind: pa.DataType) -> str:
 
 
 def fill_native(series: nw.Series[Any], missing: BoolArray, codes: FloatArray, column: Column) -> nw.Series[Any]:
-    """Return a series of the same type with missing cells replaced by decoded codes.
-
-    Shapes: `missing` (n_rows,), `codes` (n_rows,).
-    """
+    """Return a series of the same type with `missing` cells (n_rows,) replaced by decoded `codes` (n_rows,)."""
     array = arrow_array(series)
     assert array is not None
     cells = new_cells(array, codes[missing], column)
@@ -635,7 +589,9 @@ def _fill_pandas(native: Any, missing: BoolArray, cells: pa.Array, fits: bool) -
     if pd.api.types.is_object_dtype(dtype):
         filled.iloc[rows] = np.array(cells.to_pylist(), dtype=object)
     elif fits:
-        filled = _with_categories(filled, cells)
+        if isinstance(dtype, pd.CategoricalDtype):
+            new = [category for category in cells.unique().to_pylist() if category not in dtype.categories]
+            filled = filled.cat.add_categories(new) if new else filled
         filled.iloc[rows] = cells.to_pandas().astype(filled.dtype).array
     else:
         filled = _spread(cells, missing).to_pandas().set_axis(native.index)
@@ -645,16 +601,6 @@ def _fill_pandas(native: Any, missing: BoolArray, cells: pa.Array, fits: bool) -
 def _spread(cells: pa.Array, missing: BoolArray) -> pa.Array:
     """Return new cells at the places of a mask (n_rows,), null elsewhere."""
     return cells.take(pa.array(np.cumsum(missing) - 1, mask=~missing))
-
-
-def _with_categories(native: Any, cells: pa.Array) -> Any:
-    """Add the categories of new cells to a categorical pandas Series; return any other Series unchanged."""
-    import pandas as pd
-
-    if not isinstance(native.dtype, pd.CategoricalDtype):
-        return native
-    new = [category for category in cells.unique().to_pylist() if category not in native.dtype.categories]
-    return native.cat.add_categories(new) if new else native
 
 
 def _fill_polars(native: Any, missing: BoolArray, cells: pa.Array, fits: bool) -> Any:

@@ -89,15 +89,11 @@ def _content(column: Column, array: pa.Array | None) -> str:
         return f"{len(column.categories):,} categories"
     low, high = map(_short, value_range(column))
     words = {"datetime": "", "integer": "whole numbers, "}.get(column.kind, "numbers, ") + f"{low} to {high}"
-    return words + (_distinct_note(array) if column.kind == "integer" and isinstance(column.name, str) else "")
-
-
-def _distinct_note(array: pa.Array | None) -> str:
-    """Return a note on a column of distinct whole numbers, which may be an identifier."""
     seen = 0 if array is None else len(array) - array.null_count
-    if seen <= FEW_CELLS or pc.count_distinct(array).as_py() < seen:
-        return ""
-    return "; all different: ignore it if it identifies rows"
+    if column.kind != "integer" or not isinstance(column.name, str) or seen <= FEW_CELLS:
+        return words
+    distinct = bool(pc.count_distinct(array).as_py() == seen)
+    return words + "; all different: ignore it if it identifies rows" * distinct
 
 
 def possible_kinds(column: Column, array: pa.Array) -> list[str]:

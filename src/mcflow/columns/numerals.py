@@ -1,14 +1,13 @@
-"""Numbers in text: currency, units, percent, thousands and decimal marks, read as numbers and written back alike."""
+"""Numbers and booleans in text: detected in any spelling, read, and written back alike."""
 
 from __future__ import annotations
 
-__all__ = ["NumberFormat", "NumberShapes", "decimals_of"]
+__all__ = ["NumberFormat", "NumberShapes", "TRUTH_WORDS", "decimals_of", "read_truth", "truth_words"]
 
 import math
 import re
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -17,19 +16,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mcflow.errors import AdviceWarning, McflowWarning
+from mcflow.errors import warn
 from mcflow.typing import FloatArray
 
-#: Maximum number of different shapes of the cells of a column of numbers.
-MAX_SHAPES = 2_000
-#: Minimum fraction of cells with the unit of a column; the others have none.
-MIN_UNIT_SHARE = 0.5
-#: Minimum fraction of numbers in a column of text for a warning that names the other cells.
-MOSTLY_NUMBERS = 0.8
-#: Largest number of decimals that is distinguished from full precision.
-MAX_DECIMALS = 12
-#: Number above which all digits are no longer written out.
-MAX_WRITTEN_OUT = 1e40
+MAX_SHAPES = 2_000  # maximum number of different shapes of the cells of a column of numbers
+MIN_UNIT_SHARE = 0.5  # minimum fraction of cells with the unit of a column; the others have none
+MOSTLY_NUMBERS = 0.8  # minimum fraction of numbers in a column of text for a warning that names the other cells
+MAX_DECIMALS = 12  # largest number of decimals that is distinguished from full precision
+MAX_WRITTEN_OUT = 1e40  # number above which all digits are no longer written out
+
+#: Pairs of words that are booleans even when their spelling does not vary.
+TRUTH_WORDS = (("True", "False"), ("true", "false"), ("TRUE", "FALSE"))
+#: Words for true and false in lower case; other pairs of one spelling stay categories.
+_PAIRS = (("true", "false"), ("yes", "no"), ("y", "n"), ("t", "f"), ("1", "0"))
+_TRUE, _FALSE = ({pair[k] for pair in _PAIRS} for k in (0, 1))
 
 _CURRENCY = (
     r"AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|INR|JPY|KRW|MXN|NOK|NZD|PLN|RUB|SEK|SGD|TRY|USD|ZAR|Rs\.?|kr\.?"
@@ -49,8 +49,7 @@ _DECISIVE = {
     ".": re.compile(r"9{1,3}(?:,999){2,}|9{1,3}(?:,999)+\.9*|(?:9*|9{4,})\.9*"),
     ",": re.compile(r"9{1,3}(?:\.999){2,}|9{1,3}(?:\.999)+,9*|(?:9*|9{4,}),9*"),
 }
-#: Digits with one mark that separates thousands or decimals.
-_AMBIGUOUS = re.compile(r"9{1,3}(?P<mark>[.,])999")
+_AMBIGUOUS = re.compile(r"9{1,3}(?P<mark>[.,])999")  # digits with one mark that separates thousands or decimals
 #: The digits before a decimal mark or the first thousands mark in a shape, and a sign before them.
 _WHOLE, _SIGN = re.compile(r"(?<![.,9])9+"), re.compile(r"^[-+−](?=[9.,])")
 _NUMBER = r"^-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$"
@@ -59,14 +58,7 @@ _SWAP = {".": "\0", ",": ".", "\0": ","}
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How a column writes numbers.
-
-    Examples
-    --------
-    >>> form = NumberFormat(thousands=",", prefix="$", decimals=2)
-    >>> form.write(pa.array([8610.0, -0.5])).to_pylist(), form.read(pa.array(["$1,234.50", "x"])).to_pylist()
-    (['$8,610.00', '-$0.50'], [1234.5, None])
-    """
+    """How a column writes numbers."""
 
     decimal: str = "."  # decimal mark
     thousands: str = ""  # mark between groups of three digits
@@ -121,23 +113,18 @@ def _without(texts: Any, pattern: str, mark: str) -> Any:
 
 @dataclass(frozen=True)
 class NumberShapes:
-    """The shapes of cells, with 9 for every digit, and what they show about numbers; shapes of pieces can be joined.
-
-    Examples
-    --------
-    >>> shapes = NumberShapes.of(pa.array(["$8,610.00", "$ 1.50"]))
-    >>> shapes.format()
-    NumberFormat(decimal='.', thousands=',', prefix='$', suffix='', decimals=2, brackets=False)
-    """
+    """The shapes of cells, with 9 for every digit, and what they show about numbers; shapes of pieces can be joined."""
 
     counts: Mapping[str, int]
     examples: Mapping[str, str] = field(default_factory=dict)  # the first cell of each shape
 
     @classmethod
     def of(cls, cells: Any) -> NumberShapes:
-        """Count the shapes of observed cells."""
+        """Count the shapes of observed cells: every digit is 9, but a zero before other digits is 0."""
         cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
-        coded = _shapes(cells).dictionary_encode()
+        zeros = pc.replace_substring_regex(cells, rf"(^|[^\d.,{_GROUP[1:-1]}])0(\d)", "\\1\x01\\2")
+        nines = pc.replace_substring_regex(zeros, r"\d", "9")
+        coded = pc.replace_substring(nines, "\x01", "0").dictionary_encode()
         if len(coded.dictionary) > MAX_SHAPES:
             return cls({"": len(cells)})
         return cls._counted(cells, coded.indices.to_numpy(), coded.dictionary.to_pylist())
@@ -197,10 +184,8 @@ class NumberShapes:
 
     def marks(self) -> dict[str, int]:
         """Count the cells that require each decimal mark."""
-        return {
-            mark: sum(count for _, bare, count in self._matches() if form.fullmatch(bare) and not _ambiguous(bare))
-            for mark, form in _DECISIVE.items()
-        }
+        found = self._matches()
+        return {mark: sum(count for _, bare, count in found if _requires(bare, mark)) for mark in _DECISIVE}
 
     def format(self, decimal: str = ".") -> NumberFormat | None:
         """Return the format of all cells, or None if they are not numbers of one unit.
@@ -242,54 +227,42 @@ class NumberShapes:
         coded = any(re.match(r"\D*09", shape) for shape in others)
         if not coded and others and MOSTLY_NUMBERS <= self.share < 1:
             found = self._some(others)
-            warnings.warn(
-                AdviceWarning(
-                    f"Column {name!r} holds numbers and also text, such as {found}, so it is read as text.",
-                    f"Set missing_values={{{name!r}: [{found}]}} to take these cells as missing.",
-                    f"Add --na {name}={found.replace(chr(39), '').replace(', ', ',')} to take these cells as missing.",
-                ),
-                stacklevel=2,
+            warn(
+                f"Column {name!r} holds numbers and also text, such as {found}, so it is read as text.",
+                f"Set missing_values={{{name!r}: [{found}]}} to take these cells as missing.",
+                f"Add --na {name}={found.replace(chr(39), '').replace(', ', ',')} to take these cells as missing.",
             )
 
     def warn_of_odd(self, name: Any, form: NumberFormat) -> None:
         """Warn of cells that are written unlike the others of their column, and say how they are read."""
-        for what, shapes in self._odd(form).items():
+        other, unit = "," if form.decimal == "." else ".", (form.prefix or form.suffix).strip()
+        found = self._matches()
+        odd = {
+            f"with the decimal mark {other!r}, unlike the others, read by that mark": {
+                match[0] for match, bare, _ in found if _requires(bare, other)
+            },
+            "with a limit, read as the number in it": {match[0] for match, *_ in found if match["limit"]},
+            f"without the unit {unit!r}, read as if they had it": {
+                match[0] for match, *_ in found if unit and not (match["prefix"] + match["suffix"]).strip()
+            },
+        }
+        for what, shapes in odd.items():
             number = sum(self.counts[shape] for shape in shapes)
-            warnings.warn(
-                f"Column {name!r} holds {number:,} cell{'s' * (number > 1)} {what}, such as {self._some(shapes)}.",
-                McflowWarning,
-                stacklevel=2,
-            )
+            if number:
+                warn(f"Column {name!r} holds {number:,} cell{'s' * (number > 1)} {what}, such as {self._some(shapes)}.")
 
     def _some(self, shapes: Iterable[str], most: int = 5) -> str:
         """Return the first cells of some shapes, quoted."""
         return ", ".join(repr(self.examples.get(shape, shape)) for shape in sorted(shapes)[:most])
 
-    def _odd(self, form: NumberFormat) -> dict[str, set[str]]:
-        """Return what is unusual in the cells of a format, and the shapes of such cells."""
-        other = "," if form.decimal == "." else "."
-        unit = (form.prefix or form.suffix).strip()
-        tests: dict[str, Callable[[re.Match[str], str], bool]] = {
-            f"with the decimal mark {other!r}, unlike the others, read by that mark": lambda _, bare: bool(
-                _DECISIVE[other].fullmatch(bare) and not _ambiguous(bare)
-            ),
-            "with a limit, read as the number in it": lambda match, _: match["limit"] is not None,
-            f"without the unit {unit!r}, read as if they had it": lambda match, _: (
-                bool(unit) and not (match["prefix"] + match["suffix"]).strip()
-            ),
-        }
-        found = {what: {m[0] for m, bare, _ in self._matches() if test(m, bare)} for what, test in tests.items()}
-        return {what: shapes for what, shapes in found.items() if shapes}
-
-
-def _shapes(cells: Any) -> Any:
-    """Replace every digit by 9, but a zero before other digits by 0."""
-    shapes = pc.replace_substring_regex(cells, rf"(^|[^\d.,{_GROUP[1:-1]}])0(\d)", "\\1\x01\\2")
-    return pc.replace_substring(pc.replace_substring_regex(shapes, r"\d", "9"), "\x01", "0")
-
 
 def _ambiguous(bare: str) -> bool:
     return _AMBIGUOUS.fullmatch(bare) is not None
+
+
+def _requires(bare: str, mark: str) -> bool:
+    """Tell whether digits require a decimal mark."""
+    return _DECISIVE[mark].fullmatch(bare) is not None and not _ambiguous(bare)
 
 
 def _common(found: Iterable[tuple[re.Match[str], str, int]], side: str) -> str | None:
@@ -307,20 +280,14 @@ def _common(found: Iterable[tuple[re.Match[str], str, int]], side: str) -> str |
 def _digits(bare: str, decimal: str) -> tuple[str, str, str]:
     """Return the thousands mark, the whole part and the fraction of digits."""
     group = "," if decimal == "." else "."
-    if _DECISIVE[group].fullmatch(bare) and not _ambiguous(bare):  # a cell with the other decimal mark
+    if _requires(bare, group):  # a cell with the other decimal mark
         group, decimal = decimal, group
     whole, _, fraction = bare.partition(decimal)
     return group if group in whole else "", whole, fraction
 
 
 def decimals_of(values: FloatArray) -> int | None:
-    """Return the number of decimals of the finite numbers, or None if they have more than can be distinguished.
-
-    Examples
-    --------
-    >>> decimals_of(np.array([1.5, 2.25, np.nan])), decimals_of(np.array([1 / 3]))
-    (2, None)
-    """
+    """Return the number of decimals of the finite numbers, or None if they have more than can be distinguished."""
     finite = values[np.isfinite(values)]
     largest = float(np.abs(finite).max(initial=0))
     for digits in range(MAX_DECIMALS + 1):
@@ -330,3 +297,26 @@ def decimals_of(values: FloatArray) -> int | None:
         if not len(finite):
             return digits
     return None
+
+
+def truth_words(counts: Mapping[str, int]) -> tuple[str, str] | None:
+    """Return how a column spells true and false, given counts of its cells; None if it is no column of booleans."""
+    if not counts or not {word.lower() for word in counts} <= _TRUE | _FALSE:
+        return None
+    known = [pair for pair in TRUTH_WORDS if set(counts) <= set(pair)]
+    if known:
+        return known[0]
+    pairs = [pair for pair in _PAIRS if {word.lower() for word in counts} <= set(pair)]
+    if pairs and any(set(counts) <= {style(word) for word in pairs[0]} for style in (str.lower, str.upper, str.title)):
+        return None
+    sides = [{w: n for w, n in counts.items() if w.lower() in words} for words in (_TRUE, _FALSE)]
+    pair = next(pair for pair in _PAIRS if max(counts, key=counts.__getitem__).lower() in pair)
+    likely = [max(side, key=side.__getitem__) if side else pair[k] for k, side in enumerate(sides)]
+    return likely[0], likely[1]
+
+
+def read_truth(texts: Any) -> Any:
+    """Read words as booleans, null where a text is not one of them."""
+    lower = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+    true, false = (pc.is_in(lower, value_set=pa.array(sorted(words), texts.type)) for words in (_TRUE, _FALSE))
+    return pc.if_else(pc.or_(true, false), true, pa.scalar(None, pa.bool_()))

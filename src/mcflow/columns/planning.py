@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from mcflow.columns.constraints import Constraints, Rule, parse_rules
 from mcflow.columns.frames import Frame, cells_of, codes_of, is_text, is_time, observed_cells, type_named, whole_counts
-from mcflow.columns.numerals import MOSTLY_NUMBERS, NumberFormat, NumberShapes, decimals_of
+from mcflow.columns.numerals import MOSTLY_NUMBERS, TRUTH_WORDS, NumberFormat, NumberShapes, decimals_of, truth_words
 from mcflow.columns.schema import (
     CATEGORY_KINDS,
     MODEL_KINDS,
@@ -44,8 +44,7 @@ from mcflow.columns.schema import (
     without_values,
     without_words,
 )
-from mcflow.columns.truth import TRUTH_WORDS, truth_words
-from mcflow.errors import DataError, McflowWarning, ParameterError, did_you_mean
+from mcflow.errors import DataError, ParameterError, did_you_mean, warn
 from mcflow.typing import Array, FloatArray
 
 #: Kinds that users may set: those of the model, and those that exclude a column from it.
@@ -58,14 +57,9 @@ MAX_LISTED_CODES = 100_000
 #: column has, the more accuracy rounding costs.
 NARROW_RANGE = 50
 
-#: Cells whose decimals are counted before those of all cells.
-SAMPLE = 1_000
-
-#: Maximum number of categories of a column.
-MAX_CATEGORIES = 1000
-
-#: Minimum number of cells for detecting identifiers by distinct values.
-FEW_CELLS = 20
+SAMPLE = 1_000  # cells whose decimals are counted before those of all cells
+MAX_CATEGORIES = 1000  # maximum number of categories of a column
+FEW_CELLS = 20  # minimum number of cells for detecting identifiers by distinct values
 
 #: Ratios of distinct texts to cells between which a column is ambiguous. There the decision depends on the probability
 #: that two cells agree, which does not change with the number of rows, so that folds of a table agree.
@@ -77,11 +71,8 @@ MIN_EXPECTED_REPEATS = 10.0
 
 #: Parts of names that mark a column of distinct whole numbers as an identifier.
 IDENTIFIER_NAMES = frozenset({"id", "ids", "uid", "uuid", "guid", "key", "acct", "account", "ssn", "mrn", "serial"})
-#: Maximum number of spellings of true and false in a column.
-MAX_SPELLINGS = 20
-
-#: Cells of a column of text that are tried as numbers before all others.
-PROBE = 1_000
+MAX_SPELLINGS = 20  # maximum number of spellings of true and false in a column
+PROBE = 1_000  # cells of a column of text that are tried as numbers before all others
 
 #: Resolutions of dates and times that are detected, in nanoseconds, coarsest first.
 STEPS = (86_400_000_000_000, 3_600_000_000_000, 60_000_000_000, 1_000_000_000, 1_000_000, 1_000, 1)
@@ -129,7 +120,12 @@ def plan_table(frame: Frame, settings: ColumnSettings) -> tuple[TableSchema, Con
     _check_rules(rules, dict(zip(names, columns, strict=True)))
     finer = _same_steps(columns, rules, names)
     schema = TableSchema(frame.container, frame.named, tuple(finer), frame.n_rows)
-    _check_any(schema)
+    if not any(column.coded and column.role != "outcome" for column in schema.columns):
+        kinds = ", ".join(sorted({column.kind for column in schema.columns}))
+        raise DataError(
+            f"None of the {len(columns)} columns can be filled or learned from (their kinds: {kinds}), so there is "
+            "nothing to learn. Give a table with an observed number, date, boolean or category."
+        )
     _check_numbers(schema, settings)
     steps = [before.step / after.step for before, after in zip(columns, finer, strict=True)]
     return schema, _constraints(schema, settings, rules, arrays, steps)
@@ -188,33 +184,17 @@ def _allow_fractions(
     A table of floats carries no evidence of integer types. When any column has another type, a float column of whole
     numbers is taken for integers with missing cells.
     """
-    if (
-        settings.whole
-        or settings.decimals
-        or not all(array is not None and pa.types.is_floating(array.type) for array in arrays.values())
-    ):
+    floats = all(array is not None and pa.types.is_floating(array.type) for array in arrays.values())
+    if settings.whole or settings.decimals or not floats:
         return columns
-    return [
-        replace(column, whole=False)
-        if column.kind == "integer" and column.name not in settings.kinds and column.high - column.low < NARROW_RANGE
-        else column
-        for column in columns
-    ]
+    detected = [column.kind == "integer" and column.name not in settings.kinds for column in columns]
+    narrow = [column.high - column.low < NARROW_RANGE for column in columns]
+    return [replace(c, whole=c.whole and not (d and n)) for c, d, n in zip(columns, detected, narrow, strict=True)]
 
 
 def _word(name: Any) -> str:
     """Return the name of a column in rules: x0, x1, … when columns have no names."""
     return name if isinstance(name, str) else f"x{name}"
-
-
-def _check_any(schema: TableSchema) -> None:
-    if any(column.coded and column.role != "outcome" for column in schema.columns):
-        return
-    kinds = sorted({column.kind for column in schema.columns})
-    raise DataError(
-        f"None of the {len(schema.columns)} columns can be filled or learned from (their kinds: {', '.join(kinds)}), "
-        "so there is nothing to learn. Give a table with an observed number, date, boolean or category."
-    )
 
 
 def _check_settings(frame: Frame, settings: ColumnSettings) -> None:
@@ -242,15 +222,11 @@ def _check_numbers(schema: TableSchema, settings: ColumnSettings) -> None:
         kind = column.base or column.kind
         if kind in (*NUMBER_KINDS, "empty") or column.role in ("ignore", "outcome"):
             continue
+        words = f"names {column.name!r}, a column of kind {kind}, but only numbers and times"
         if column.name in settings.bounds:
-            raise ParameterError(
-                f"bounds names {column.name!r}, a column of kind {kind}, but only numbers and times have bounds."
-            )
+            raise ParameterError(f"bounds {words} have bounds.")
         if column.name in settings.allowed:
-            raise ParameterError(
-                f"allowed names {column.name!r}, a column of kind {kind}, but only numbers and times need a list: "
-                "categories are always filled with observed ones."
-            )
+            raise ParameterError(f"allowed {words} need a list: categories are always filled with observed ones.")
 
 
 def _check_rules(rules: list[Rule], columns: dict[str, Column]) -> None:
@@ -294,13 +270,10 @@ def _same_steps(columns: list[Column], rules: list[Rule], names: list[str]) -> l
     for pair in pairs * len(pairs):
         step = min(columns[p].step for p in pair)
         for p in pair:
-            columns[p] = _rescaled(columns[p], step)
+            factor = columns[p].step / step
+            low, high = columns[p].low * factor, columns[p].high * factor
+            columns[p] = replace(columns[p], step=step, low=low, high=high)
     return columns
-
-
-def _rescaled(column: Column, step: float) -> Column:
-    factor = column.step / step
-    return replace(column, step=step, low=column.low * factor, high=column.high * factor)
 
 
 def _constraints(
@@ -322,29 +295,22 @@ def _constraints(
             if column.name not in settings.bounds:
                 low[k], high[k] = options.min(), options.max()
         elif steps[position] > 1:
-            allowed[k] = _multiples(low[k], high[k], steps[position])
+            first, last = np.ceil(low[k] / steps[position]), np.floor(high[k] / steps[position])
+            if last - first < MAX_LISTED_CODES:  # multiples of the step, such as whole days in seconds
+                allowed[k] = np.arange(first, last + 1) * steps[position]
     usable = [rule for rule in rules if all(side in names for side in rule.columns)]
     whole = np.array([column.whole for column in columns], dtype=bool)
     return Constraints(names, low, high, whole, allowed, usable, [column.decimals for column in columns])
 
 
-def _multiples(low: float, high: float, factor: float) -> FloatArray | None:
-    """List the multiples of a step in [low, high], such as whole days in seconds; None if there are too many."""
-    first, last = np.ceil(low / factor), np.floor(high / factor)
-    return np.arange(first, last + 1) * factor if last - first < MAX_LISTED_CODES else None
-
-
 def _bounds(column: Column, given: Any) -> tuple[float, float]:
+    words = f"bounds[{column.name!r}] is {given!r}, but"
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise ParameterError(
-            f"bounds[{column.name!r}] is {given!r}, but has to be a pair such as (0, 120) or (0, None)."
-        )
+        raise ParameterError(f"{words} has to be a pair such as (0, 120) or (0, None).")
     low = -np.inf if given[0] is None else value_code(column, given[0])
     high = np.inf if given[1] is None else value_code(column, given[1])
     if not low < high:
-        raise ParameterError(
-            f"bounds[{column.name!r}] is {given!r}, but the lower bound has to be below the upper one."
-        )
+        raise ParameterError(f"{words} the lower bound has to be below the upper one.")
     if column.low < low or column.high > high:
         raise DataError(
             f"Column {column.name!r} has observed values outside bounds {given!r}. Observed cells are never changed: "
@@ -370,22 +336,16 @@ def value_code(column: Column, value: Any) -> float:
     time = (column.base or column.kind) == "datetime"
     try:
         code = _microseconds(value, type_named(column.dtype)) / column.step if time else float(value)
+        if np.isnan(code):
+            raise ValueError("missing")
     except (TypeError, ValueError, OverflowError) as error:
-        raise _value_error(column, value) from error
-    if np.isnan(code):
-        raise _value_error(column, value)
+        zone = "" if "tz=" in column.dtype else " without a time zone"
+        expected = f"a date or time such as '2020-01-31'{zone}" if time else "a number"
+        expected = "a timedelta" if column.dtype.startswith("duration") else expected
+        raise ParameterError(
+            f"{value!r} is not a value for column {column.name!r} of type {column.dtype}; give {expected}."
+        ) from error
     return code
-
-
-def _value_error(column: Column, value: Any) -> ParameterError:
-    expected = "a number"
-    if (column.base or column.kind) == "datetime":
-        expected = "a date or time such as '2020-01-31'" + ("" if "tz=" in column.dtype else " without a time zone")
-    if column.dtype.startswith("duration"):
-        expected = "a timedelta"
-    return ParameterError(
-        f"{value!r} is not a value for column {column.name!r} of type {column.dtype}; give {expected}."
-    )
 
 
 def _microseconds(value: Any, kind: pa.DataType) -> float:
@@ -454,7 +414,17 @@ def find_column(
         column = _with_categories(array, found, base)
     else:
         column = _with_step(array, found, base)
-    return _with_ends(_with_range(column, _codes(array, column, kind)), array)
+    try:
+        codes = codes_of(array, column)
+    except DataError as error:
+        raise DataError(
+            f"Column {name!r} has the type {array.type}, which cannot be read as {kind or column.kind}. "
+            "Give it another kind, or convert it."
+        ) from error
+    column = replace(column, low=float(np.nanmin(codes)), high=float(np.nanmax(codes)))
+    if column.low == column.high:
+        column = replace(column, kind="constant", base=column.kind)
+    return _with_ends(column, array)
 
 
 def _truth_words(array: pa.Array, kind: str | None) -> tuple[str, str] | None:
@@ -488,22 +458,6 @@ def _number_format(name: Any, array: pa.Array, kind: str | None) -> NumberFormat
     return form
 
 
-def _codes(array: pa.Array, column: Column, given: str | None) -> Any:
-    try:
-        return codes_of(array, column)
-    except DataError as error:
-        raise DataError(
-            f"Column {column.name!r} has the type {array.type}, which cannot be read as {given or column.kind}. "
-            "Give it another kind, or convert it."
-        ) from error
-
-
-def _with_range(column: Column, codes: Any) -> Column:
-    low, high = float(np.nanmin(codes)), float(np.nanmax(codes))
-    ranged = replace(column, low=low, high=high)
-    return replace(ranged, kind="constant", base=column.kind) if low == high else ranged
-
-
 def _with_ends(column: Column, array: pa.Array) -> Column:
     """Store the exact minimum and maximum of integers and times in `categories` if float64 cannot represent them."""
     base = column.base or column.kind
@@ -517,7 +471,9 @@ def _with_ends(column: Column, array: pa.Array) -> Column:
 
 def _with_categories(array: pa.Array, kind: str, base: dict[str, Any]) -> Column:
     plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-    if not _can_be_categories(plain.type):
+    # Categories are compared, sorted and written to a model file.
+    tests = (is_text, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
+    if not any(test(plain.type) for test in tests):
         raise DataError(
             f"Column {base['name']!r} has the type {plain.type}, whose values cannot be the categories of a "
             f"{kind} column. Convert it to text or whole numbers first."
@@ -538,11 +494,6 @@ def _with_categories(array: pa.Array, kind: str, base: dict[str, Any]) -> Column
             "Leave it out with roles={...: 'ignore'}, or join its rare categories."
         )
     return Column(kind=kind, categories=tuple(categories), whole=True, **base)
-
-
-def _can_be_categories(kind: pa.DataType) -> bool:
-    """Tell whether values of a type can be compared, sorted and written to a model file."""
-    return is_text(kind) or any(is_(kind) for is_ in (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating))
 
 
 def _with_step(array: pa.Array, kind: str, base: dict[str, Any]) -> Column:
@@ -580,11 +531,9 @@ def _number_kind(name: Any, array: pa.Array) -> str:
         return "continuous"
     # Columns without names are features that the caller has chosen, so none of them is an identifier.
     if isinstance(name, str) and array.null_count == 0 and len(finite) > FEW_CELLS and _identifies(name, finite):
-        warnings.warn(
+        warn(
             f"Column {name!r} has a different whole number in every row and looks like an identifier, so it is not "
-            f"used. Set kinds={{{name!r}: 'integer'}} to use it.",
-            McflowWarning,
-            stacklevel=2,
+            f"used. Set kinds={{{name!r}: 'integer'}} to use it."
         )
         return "identifier"
     return "integer"
@@ -610,11 +559,9 @@ def _text_kind(name: Any, array: pa.Array) -> str:
     else:
         return "category"
     # Without counts, so that folds of one table repeat the same text and Python shows it once.
-    warnings.warn(
+    warn(
         f"Column {name!r} {why}, so it is not used. Set kinds={{{name!r}: 'category'}} to use it, or "
-        f"roles={{{name!r}: 'ignore'}} to silence this warning.",
-        McflowWarning,
-        stacklevel=2,
+        f"roles={{{name!r}: 'ignore'}} to silence this warning."
     )
     return kind
 

@@ -25,7 +25,6 @@ __all__ = [
 
 import contextlib
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -35,20 +34,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mcflow.columns.numerals import NumberFormat
-from mcflow.errors import AdviceWarning, McflowWarning, ParameterError, did_you_mean
+from mcflow.errors import ParameterError, did_you_mean, warn
 from mcflow.typing import Array, BoolArray, FloatArray
 
-#: Numeric kinds, including dates and times.
-NUMBER_KINDS = ("continuous", "integer", "datetime")
-#: Categorical kinds.
-CATEGORY_KINDS = ("boolean", "category", "ordered")
-#: Kinds that the model fills.
-MODEL_KINDS = (*NUMBER_KINDS, *CATEGORY_KINDS)
+NUMBER_KINDS = ("continuous", "integer", "datetime")  # numeric kinds, including dates and times
+CATEGORY_KINDS = ("boolean", "category", "ordered")  # categorical kinds
+MODEL_KINDS = (*NUMBER_KINDS, *CATEGORY_KINDS)  # kinds that the model fills
 #: All kinds; the last five are not part of the model.
 KINDS = (*MODEL_KINDS, "constant", "empty", "identifier", "text", "other")
 
-#: Roles of a column; see `Column`.
-ROLES = ("fill", "ignore", "predictors_only", "targets_only", "outcome")
+ROLES = ("fill", "ignore", "predictors_only", "targets_only", "outcome")  # roles of a column; see `Column`
 
 #: Texts that mark a missing cell in every column: those of pandas, their other cases, and the "?" of many older files.
 MISSING_MARKS = frozenset(
@@ -74,12 +69,9 @@ SUSPECT_WORDS = frozenset(
     {"unknown", "unk", "missing", "not available", "no data", "not recorded", "n.a.", "-", ".", "??"}
 )
 
-#: Maximum number of codes at one end of a column.
-MAX_CODES = 5
-#: Minimum number of cells with other values beside codes.
-MIN_CELLS = 10
-#: Minimum number of other values beside a code that is no typical one.
-MIN_DISTINCT = 10
+MAX_CODES = 5  # maximum number of codes at one end of a column
+MIN_CELLS = 10  # minimum number of cells with other values beside codes
+MIN_DISTINCT = 10  # minimum number of other values beside a code that is no typical one
 #: Values that programs write for missing numbers.
 _LIMITS = {-32768.0, 32767.0, -2147483648.0, 2147483647.0, 1e20, -1e20, 1e30, -1e30}
 
@@ -153,25 +145,14 @@ class TableSchema:
         """Positions of the coded or empty columns with missing cells at fit, which get a missing indicator."""
         return [p for p, c in enumerate(self.columns) if c.missing and (c.coded or c.kind == "empty")]
 
-    def among_coded(self, *, model: bool = False, role: str = "") -> BoolArray:
-        """Return a mask over the coded columns that selects those of the model, or those with a role."""
-        columns = [self.columns[p] for p in self.coded]
-        return np.array([c.in_model if model else c.role == role for c in columns], dtype=bool)
+    @property
+    def model_among_coded(self) -> BoolArray:
+        """Mask over the coded columns that selects those of the model."""
+        return np.array([self.columns[p].in_model for p in self.coded], dtype=bool)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that can be written as JSON."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, given: dict[str, Any]) -> TableSchema:
-        """Build a schema from the result of `to_dict`."""
-        return cls(given["container"], given["named"], tuple(map(_column_from, given["columns"])), given["n_rows"])
-
-
-def _column_from(given: dict[str, Any]) -> Column:
-    form, codes = given.get("format"), given.get("missing_codes", ())
-    restored = {"categories": tuple(given["categories"]), "missing_codes": tuple(codes)}
-    return Column(**given | restored | {"format": None if form is None else NumberFormat(**form)})
 
 
 @dataclass(frozen=True)
@@ -184,13 +165,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class MissingValues:
-    """Values that users declare as missing.
-
-    Examples
-    --------
-    >>> MissingValues.of({"age": [-9, "refused"]}).of_column("age")
-    (-9, 'refused')
-    """
+    """Values that users declare as missing."""
 
     everywhere: tuple[Any, ...] = ()  # in all columns
     by_column: Mapping[Any, tuple[Any, ...]] = field(default_factory=dict)
@@ -208,13 +183,7 @@ class MissingValues:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> MissingValues:
-        """Read texts as `--na` takes them: VALUES for all columns, NAME=VALUES for one, or auto.
-
-        Examples
-        --------
-        >>> MissingValues.parse(["-999", "age=-9,refused", "auto"])
-        MissingValues(everywhere=('-999',), by_column={'age': ('-9', 'refused')}, auto=True)
-        """
+        """Read texts as `--na` takes them: VALUES for all columns, NAME=VALUES for one, or auto."""
         everywhere, by_column = list[str](), dict[str, tuple[str, ...]]()
         for text in texts:
             name, equals, values = text.rpartition("=")
@@ -307,24 +276,17 @@ def warn_of_words(name: Any, cells: Any) -> None:
     if found:
         words = ", ".join(f"{entry['values']!r} ({entry['counts']:,})" for entry in found[:5])
         limits = any(entry["values"].strip().lower() in LIMIT_WORDS for entry in found)
-        warnings.warn(
+        warn(
             f"Column {name!r} holds texts that are read as missing cells, with their counts: {words}."
             + " Limits of detection are not missing at random; a number such as '<0.5' would be used." * limits,
-            McflowWarning,
-            stacklevel=2,
         )
 
 
 def _null_where(array: Any, hit: Any) -> Any:
     if not pc.any(hit).as_py():
         return array
-    if pa.types.is_dictionary(array.type):
-        return _null_dictionary(array, hit)
-    return pc.if_else(hit.fill_null(False), pa.scalar(None, array.type), array)
-
-
-def _null_dictionary(array: Any, hit: Any) -> Any:
-    """Return a dictionary array with null in some cells, and all of its categories."""
+    if not pa.types.is_dictionary(array.type):
+        return pc.if_else(hit.fill_null(False), pa.scalar(None, array.type), array)
     if isinstance(array, pa.ChunkedArray):
         array, hit = array.combine_chunks(), hit.combine_chunks()
     indices = pc.if_else(hit.fill_null(False), pa.scalar(None, array.indices.type), array.indices)
@@ -350,16 +312,13 @@ def warn_of_suspects(name: Any, suspects: Sequence[Suspect], *, taken: bool = Fa
     found = " and ".join(f"{s.value!r} in {s.count:,} cell{'s' * (s.count > 1)}" for s in suspects)
     values = [s.value for s in suspects]
     if taken:
-        warnings.warn(f"Column {name!r} holds {found}, taken as missing.", McflowWarning, stacklevel=2)
+        warn(f"Column {name!r} holds {found}, taken as missing.")
         return
-    warnings.warn(
-        AdviceWarning(
-            f"Column {name!r} holds {found}, which may stand for missing cells.",
-            f"Set missing_values={{{name!r}: {values!r}}} to take them as missing, or {{{name!r}: []}} to keep them.",
-            f"Add --na {name}={','.join(map(str, values))} to take them as missing, or --na {name}= to keep them; "
-            "--na auto takes all such values.",
-        ),
-        stacklevel=2,
+    warn(
+        f"Column {name!r} holds {found}, which may stand for missing cells.",
+        f"Set missing_values={{{name!r}: {values!r}}} to take them as missing, or {{{name!r}: []}} to keep them.",
+        f"Add --na {name}={','.join(map(str, values))} to take them as missing, or --na {name}= to keep them; "
+        "--na auto takes all such values.",
     )
 
 
@@ -370,20 +329,14 @@ def _suspected_numbers(seen: FloatArray) -> list[Suspect]:
     for sign in (1, -1):
         n_codes = _n_isolated(sign * values[::sign], counts[::sign], sign)
         outer = slice(0, n_codes) if sign == 1 else slice(len(values) - n_codes, None)
-        found += [Suspect(_plain(v), int(n)) for v, n in zip(values[outer], counts[outer], strict=True)]
+        pairs = zip(values[outer].tolist(), counts[outer].tolist(), strict=True)
+        found += [Suspect(int(value) if value == int(value) else value, count) for value, count in pairs]
         values, counts = np.delete(values, outer), np.delete(counts, outer)
     return found
 
 
-def _plain(value: float) -> int | float:
-    return int(value) if value == int(value) else float(value)
-
-
 def _n_isolated(values: FloatArray, counts: Array, sign: int) -> int:
-    """Return how many of the lowest values are codes far below the others; `sign` is -1 if values were negated.
-
-    Shapes: `values` (n_values,), distinct and ascending, `counts` (n_values,).
-    """
+    """Return how many of the lowest of ascending `values` (n_values,) are codes; `sign` is -1 if they were negated."""
     n_codes = next((k for k, value in enumerate(values[:MAX_CODES]) if not _is_code(sign * value)), MAX_CODES)
     for k in range(min(max(n_codes, 1), len(values) - 2), 0, -1):
         if _is_isolated(values, counts, k, sign, coded=k <= n_codes):

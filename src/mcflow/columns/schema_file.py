@@ -8,7 +8,6 @@ import json
 import math
 import re
 import tomllib
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -18,19 +17,14 @@ from typing import Any
 from mcflow.columns.inspection import value_range
 from mcflow.columns.planning import USER_KINDS
 from mcflow.columns.schema import CATEGORY_KINDS, ROLES, Column, TableSchema
-from mcflow.errors import DataError, McflowWarning, ParameterError, did_you_mean
+from mcflow.errors import DataError, ParameterError, did_you_mean, warn
 
 #: Fields of a column. `type`, `categories` and `missing_share` describe the table and are read by `mcflow check` only.
 FIELDS = ("kind", "role", "bounds", "allowed", "missing", "type", "categories", "missing_share")
 
-#: Fields of the file.
-_TOP_FIELDS = ("rows", "rules", "columns")
-
-#: Kind of a column that is detected again.
-AUTO = "auto"
-
-#: Maximum number of categories that are listed for a column.
-MAX_LISTED = 200
+_TOP_FIELDS = ("rows", "rules", "columns")  # fields of the file
+AUTO = "auto"  # kind of a column that is detected again
+MAX_LISTED = 200  # maximum number of categories that are listed for a column
 
 _HEADING = """\
 # Columns of a table, written by `mcflow schema`. Edit it and pass it with --schema, or as MCFlowImputer(schema=...).
@@ -53,17 +47,12 @@ class SchemaFile:
         known = {str(name): name for name in names}
         absent = [name for name in self.columns if name not in known]
         if absent and not partly:
-            warnings.warn(
-                f"{self.origin} describes columns that the table does not have: {', '.join(map(repr, absent))}.",
-                McflowWarning,
-                stacklevel=2,
-            )
+            warn(f"{self.origin} describes columns that the table does not have: {', '.join(map(repr, absent))}.")
         given = {known[name]: fields for name, fields in self.columns.items() if name in known}
-        found = {plural: _collect(given, one) for one, plural in (("kind", "kinds"), ("role", "roles"))}
-        found["kinds"] = {name: kind for name, kind in found["kinds"].items() if kind != AUTO}
-        found |= {"bounds": _collect(given, "bounds"), "allowed": _collect(given, "allowed")}
-        found["bounds"] = {name: tuple(map(_end, pair)) for name, pair in found["bounds"].items()}
-        return found | ({"rules": list(self.rules)} if self.rules else {})
+        kinds = {name: kind for name, kind in _collect(given, "kind").items() if kind != AUTO}
+        bounds = {name: tuple(map(_end, pair)) for name, pair in _collect(given, "bounds").items()}
+        found = {"kinds": kinds, "roles": _collect(given, "role"), "bounds": bounds}
+        return found | {"allowed": _collect(given, "allowed")} | ({"rules": list(self.rules)} if self.rules else {})
 
     def missing(self, names: Sequence[Any]) -> dict[Any, tuple[Any, ...]]:
         """Return the values that stand for missing cells by column; a column without the field is not among them."""
@@ -81,13 +70,7 @@ def _end(value: Any) -> Any:
 
 
 def read_schema(given: str | Path | Mapping[str, Any]) -> SchemaFile:
-    """Read a schema from a TOML file, or from a dictionary with the same content.
-
-    Examples
-    --------
-    >>> read_schema({"columns": {"age": {"kind": "integer", "bounds": [0, 120]}}}).settings(["age"])["bounds"]
-    {'age': (0, 120)}
-    """
+    """Read a schema from a TOML file, or from a dictionary with the same content."""
     origin, content = "schema", given
     if not isinstance(given, Mapping):
         origin = str(given)
@@ -134,18 +117,7 @@ def _check_column(place: str, fields: Mapping[str, Any]) -> None:
 
 
 def schema_text(schema: TableSchema) -> str:
-    """Return the schema of a table as the text of a schema file.
-
-    Parameters
-    ----------
-    schema : TableSchema
-        Schema of a table, such as `schema_` of a fitted imputer.
-
-    Returns
-    -------
-    str
-        TOML.
-    """
+    """Return the schema of a table, such as `schema_` of a fitted imputer, as the TOML of a schema file."""
     parts = [_HEADING.format(kinds=", ".join(USER_KINDS), roles=", ".join(ROLES)) + f"rows = {schema.n_rows}\n"]
     for column in schema.columns:
         fields = _fields(column, schema.n_rows)
@@ -165,18 +137,12 @@ def _fields(column: Column, n_rows: int) -> dict[str, Any]:
         "role": column.role,
         "missing": list(column.missing_codes),
     }
+    is_exact = column.step >= 1 and column.dtype.startswith(("date", "timestamp"))  # ISO times have microseconds
     if kind in CATEGORY_KINDS and column.coded:
         fields |= {"categories": list(column.categories)} if len(column.categories) <= MAX_LISTED else {}
-    elif column.coded and _has_bounds(column):
+    elif column.coded and column.kind != "constant" and (column.kind != "datetime" or is_exact):
         fields["bounds"] = [end.isoformat() if isinstance(end, date) else end for end in value_range(column)]
     return fields | {"type": column.dtype, "missing_share": round(column.missing / max(n_rows, 1), 4)}
-
-
-def _has_bounds(column: Column) -> bool:
-    """Tell whether the range of a column can be written: varying numbers, and dates down to microseconds."""
-    if column.kind == "constant":
-        return False
-    return column.kind != "datetime" or (column.step >= 1 and column.dtype.startswith(("date", "timestamp")))
 
 
 def _toml(value: Any) -> str:

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,25 +20,10 @@ from mcflow.columns.frames import type_named
 from mcflow.engines.background import prefetch
 from mcflow.engines.scorer import Scorer
 from mcflow.errors import OutputError
-from mcflow.files.atomic import holding, replacing
+from mcflow.files import partitioned
+from mcflow.files.atomic import holding, write_text
 from mcflow.files.csv.reader import CsvProfile, CsvTable
-from mcflow.files.partitioned import (
-    PART_ROWS,
-    CsvPart,
-    ParquetPart,
-    PartitionedTable,
-    TablePart,
-    is_csv,
-    is_parquet,
-    key_types,
-    open_table,
-    read_records,
-    read_rows,
-    with_keys,
-    write_batches,
-    write_draws,
-    write_records,
-)
+from mcflow.files.partitioned import PART_ROWS, CsvPart, ParquetPart, TablePart
 
 #: File that identifies the inputs of a result. Readers of Parquet folders ignore names with an underscore.
 MANIFEST = "_mcflow.json"
@@ -78,13 +63,15 @@ class FillJob:
         """Fill and write a part; reading, filling and writing overlap."""
         paths = self.outputs(part)
         if isinstance(part, CsvPart):
-            write_records(paths, part, _counted(prefetch(self._completed_records(part, scorer), depth=1), listen))
+            partitioned.write_records(
+                paths, part, _counted(prefetch(self._completed_records(part, scorer), depth=1), listen)
+            )
         elif isinstance(part, ParquetPart):
             kept = pa.schema([self.made.field(name) for name in self._kept], self.made.metadata)
             if self.draws is None:
-                write_batches(paths[0], part, kept, _counted(prefetch(self._filled(part, scorer)), listen))
+                partitioned.write_batches(paths[0], part, kept, _counted(prefetch(self._filled(part, scorer)), listen))
             else:
-                write_draws(paths, part, kept, _counted(prefetch(self._drawn(part, scorer)), listen))
+                partitioned.write_draws(paths, part, kept, _counted(prefetch(self._drawn(part, scorer)), listen))
 
     @property
     def _kept(self) -> list[str]:
@@ -92,8 +79,8 @@ class FillJob:
         return [name for name in self.given.names if name in self.made.names]
 
     def _rows(self, part: TablePart, scorer: Scorer) -> Iterator[Batch]:
-        for batch, last in prefetch(read_rows(part)):
-            yield scorer.in_order(with_keys(batch, part, self.types)), last
+        for batch, last in prefetch(partitioned.read_rows(part)):
+            yield scorer.in_order(partitioned.with_keys(batch, part, self.types)), last
 
     def _filled(self, part: TablePart, scorer: Scorer) -> Iterator[Batch]:
         for table, last in self._rows(part, scorer):
@@ -108,8 +95,8 @@ class FillJob:
             yield [one.select(self._kept) for one in (drawn if table.num_rows else empty)]
 
     def _completed_records(self, part: CsvPart, scorer: Scorer) -> Iterator[tuple[CsvTable, list[pa.Table]]]:
-        for read in prefetch(read_records(part), depth=1):
-            table = scorer.in_order(with_keys(read.table, part, self.types))
+        for read in prefetch(partitioned.read_records(part), depth=1):
+            table = scorer.in_order(partitioned.with_keys(read.table, part, self.types))
             if not table.num_rows:
                 draws: Iterable[pa.Table] = [table] * (self.draws or 1)
             else:
@@ -166,27 +153,29 @@ def open_job(
     """
     folder = Path(output)
     known = _load_profiles(folder / PROFILES, part_rows)
-    table = open_table(source, scorer.imputer.schema_, part_rows=part_rows, known=known)
-    types = _key_types(table.parts, scorer)
-    job = FillJob(folder, table.schema, types, _output_schema(table.schema, types, scorer), draws, seed)
-    with _claimed(folder, _identity(scorer, table, draws, seed) | {"part_rows": part_rows}):
+    table = partitioned.open_table(source, scorer.imputer.schema_, part_rows=part_rows, known=known)
+    fitted = {str(column.name): column.dtype for column in scorer.imputer.schema_.columns}
+    types = {
+        name: type_named(fitted[name]) or pa.string() for name in partitioned.key_types(table.parts) if name in fitted
+    }
+    fields = [*table.schema, *(pa.field(name, kind) for name, kind in types.items())]
+    whole = pa.schema(fields, metadata=table.schema.metadata).empty_table()
+    job = FillJob(folder, table.schema, types, scorer.schema(scorer.in_order(whole).schema), draws, seed)
+    listed = [[file.relative_to(table.root).as_posix(), *_stamp(file)] for file in table.files]
+    identity = {  # everything that determines the result
+        "files": len(table.files),
+        "sources": hashlib.sha256(json.dumps(listed).encode()).hexdigest(),
+        "model": scorer.fingerprint(),
+        "draws": draws,
+        "seed": seed if draws is not None else None,
+        "part_rows": part_rows,
+    }
+    with _claimed(folder, identity):
         if table.profiles and not known:
-            _save_profiles(folder / PROFILES, table.profiles, part_rows)
+            paths = [(one, one.reader.text.path) for one in table.profiles]
+            files = [[str(path), *_stamp(path), one.to_dict()] for one, path in paths]
+            write_text(folder / PROFILES, json.dumps({"part_rows": part_rows, "files": files}) + "\n")
         yield job, list(table.parts)
-
-
-def _output_schema(given: pa.Schema, types: Mapping[str, pa.DataType], scorer: Scorer) -> pa.Schema:
-    """Return the schema of filled rows, with the partition columns."""
-    fields = [*given, *(pa.field(name, kind) for name, kind in types.items())]
-    whole = pa.schema(fields, metadata=given.metadata)
-    return scorer.schema(scorer.in_order(whole.empty_table()).schema)
-
-
-def _save_profiles(path: Path, profiles: Sequence[CsvProfile], part_rows: int) -> None:
-    """Store the profiles of CSV files for a run that resumes this one."""
-    files = [[str(one.reader.text.path), *_stamp(one.reader.text.path), one.to_dict()] for one in profiles]
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps({"part_rows": part_rows, "files": files}) + "\n")
 
 
 def _load_profiles(path: Path, part_rows: int) -> dict[Path, CsvProfile]:
@@ -218,25 +207,6 @@ def _counted(batches: Iterable[Any], listen: Callable[[int], None]) -> Iterator[
         listen(done)
 
 
-def _key_types(parts: Sequence[TablePart], scorer: Scorer) -> dict[str, pa.DataType]:
-    """Return the partition columns that the model knows, with their types at fit."""
-    known = {str(column.name): column.dtype for column in scorer.imputer.schema_.columns}
-    return {name: type_named(known[name]) or pa.string() for name in key_types(parts) if name in known}
-
-
-def _identity(scorer: Scorer, table: PartitionedTable, draws: int | None, seed: int) -> dict[str, Any]:
-    """Return everything that determines the result, except the size of parts."""
-    listed = [[file.relative_to(table.root).as_posix(), *_stamp(file)] for file in table.files]
-    known = json.dumps(listed).encode()
-    return {
-        "files": len(table.files),
-        "sources": hashlib.sha256(known).hexdigest(),
-        "model": scorer.fingerprint(),
-        "draws": draws,
-        "seed": seed if draws is not None else None,
-    }
-
-
 @contextlib.contextmanager
 def _claimed(folder: Path, facts: dict[str, Any]) -> Iterator[None]:
     """Lock a folder, and check that it is empty or holds parts of the same result."""
@@ -251,9 +221,8 @@ def _claimed(folder: Path, facts: dict[str, Any]) -> Iterator[None]:
                     f"{folder} holds the result of another model, other source files or other options. Give another "
                     "folder, or delete this one."
                 )
-        elif any(is_parquet(path) or is_csv(path) for path in folder.rglob("*")):
+        elif any(partitioned.is_parquet(path) or partitioned.is_csv(path) for path in folder.rglob("*")):
             raise OutputError(f"{folder} holds tables that do not belong to this result. Give another folder.")
         else:
-            with replacing(manifest) as temporary:
-                temporary.write_text(json.dumps(facts, indent=1) + "\n")
+            write_text(manifest, json.dumps(facts, indent=1) + "\n")
         yield

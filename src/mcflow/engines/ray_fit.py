@@ -11,8 +11,7 @@ import secrets
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from sklearn.base import clone
 from mcflow.config import Interval, check_parameter
 from mcflow.engines import local
 from mcflow.engines.background import call_every
-from mcflow.engines.ray_cluster import connected, quiet
+from mcflow.engines.ray import connected, quiet
 from mcflow.errors import McflowError, McflowWarning, ParameterError, TrainingError, error_named
-from mcflow.files.atomic import replacing
+from mcflow.files.atomic import write_text
 from mcflow.files.partitioned import find_files
 from mcflow.files.survey import SAMPLE_ROWS
 from mcflow.imputers import MCFlowImputer
@@ -99,24 +98,16 @@ def fit_dataset(
     with connected(address, cpus=workers * cpus_per_worker) as ray, contextlib.ExitStack() as stack:
         _check_resources(ray, workers, cpus_per_worker, use_gpu)
         home = _home(ray, storage or imputer.checkpoint_dir, stack)
-        task = _task(Path.cwd() / source, imputer, home, sample_rows, folder)
+        fit: dict[str, Any] = {"source": Path.cwd() / source, "imputer": _to_send(imputer, home)}
+        fit |= {"sample_rows": sample_rows, "folder": None if folder is None else Path.cwd() / folder}
         sizes: dict[str, Any] = {"num_workers": workers, "use_gpu": use_gpu}
         sizes["resources_per_worker"] = {"CPU": cpus_per_worker} | ({"GPU": 1} if use_gpu else {})
         stack.enter_context(quiet())
         stack.enter_context(call_every(1.0, _follow(home / PROGRESS)))
-        _run(task, sizes, max_failures)
-        return _load_into(imputer, home / MODEL)
-
-
-@dataclass(frozen=True)
-class _FitTask:
-    """Settings shared by all workers."""
-
-    source: Path
-    imputer: MCFlowImputer
-    home: Path
-    sample_rows: int
-    folder: Path | None
+        _run(home, fit, sizes, max_failures)
+        fitted, parameters = load_table_model(home / MODEL, device=imputer.device), imputer.get_params()
+        imputer.__dict__.update({name: value for name, value in vars(fitted).items() if name not in parameters})
+        return imputer
 
 
 def _check_resources(ray: Any, workers: int, cpus: int, use_gpu: bool) -> None:
@@ -149,59 +140,60 @@ def _home(ray: Any, storage: str | Path | None, stack: contextlib.ExitStack) -> 
     return home
 
 
-def _task(source: Path, imputer: MCFlowImputer, home: Path, sample_rows: int, folder: str | Path | None) -> _FitTask:
-    """Return the settings of the workers, with a common seed and checkpoint folder."""
+def _to_send(imputer: MCFlowImputer, home: Path) -> MCFlowImputer:
+    """Return the imputer for the workers, with a common seed and checkpoint folder."""
     state = Path.cwd() / (imputer.checkpoint_dir or home / "state")
     # With `warm_start` the fitted state has to be sent too.
     sent = copy.copy(imputer) if imputer.warm_start else clone(imputer)
     shown = "plain" if imputer.verbose in (True, "auto") else imputer.verbose
     sent.set_params(checkpoint_dir=str(state), random_state=fit_seed(imputer.random_state, state), verbose=shown)
-    return _FitTask(source, sent, home, sample_rows, None if folder is None else Path.cwd() / folder)
+    return sent
 
 
-def _run(task: _FitTask, sizes: dict[str, Any], max_failures: int) -> None:
-    """Run a fit with Ray Train."""
+def _run(home: Path, fit: dict[str, Any], sizes: dict[str, Any], max_failures: int) -> None:
+    """Run a fit, given as the arguments of `mcflow.engines.fit_dataset`, with Ray Train."""
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
     run = RunConfig(
         name=f"run-{secrets.token_hex(4)}",  # Ray would resume an earlier run of the same name
-        storage_path=str(task.home / "ray"),
+        storage_path=str(home / "ray"),
         failure_config=FailureConfig(max_failures=max_failures),
     )
-    trainer = TorchTrainer(
-        _fit_worker, train_loop_config={"task": task}, scaling_config=ScalingConfig(**sizes), run_config=run
-    )
+    config = {"home": home, "fit": fit}
+    trainer = TorchTrainer(_fit_worker, train_loop_config=config, scaling_config=ScalingConfig(**sizes), run_config=run)
     try:
         trainer.fit()
     except Exception as error:  # the classes differ between versions of Ray
-        _raise_error_in(task.home)
+        _raise_error_in(home)
         why = (str(error).strip().splitlines() or [type(error).__name__])[-1].rstrip(". ")
         raise TrainingError(
             f"The workers of the fit failed more than {max_failures} times: {why}. With `storage` or `checkpoint_dir`, "
             "the same call resumes from the last checkpoint."
         ) from error
-    _raise_error_in(task.home)
+    _raise_error_in(home)
 
 
 def _fit_worker(config: dict[str, Any]) -> None:
     """Run the fit in one worker."""
     from mcflow.fitting.distributed import joined
 
-    task: _FitTask = config["task"]
-    if (task.home / ERROR).exists():
+    home: Path = config["home"]
+    if (home / ERROR).exists():
         return
     try:
-        with joined() as workers, _stderr_to(task.home / PROGRESS if workers.is_first else None):
-            fitted = local.fit_dataset(task.source, task.imputer, sample_rows=task.sample_rows, folder=task.folder)
+        with joined() as workers, contextlib.ExitStack() as stack:
             if workers.is_first:
-                fitted.save(task.home / MODEL)
+                progress = stack.enter_context((home / PROGRESS).open("a", buffering=1))
+                stack.enter_context(contextlib.redirect_stderr(progress))
+            fitted = local.fit_dataset(**config["fit"])
+            if workers.is_first:
+                fitted.save(home / MODEL)
     except (McflowError, OSError) as error:
         # Ray restarts workers that lost the connection to the others. Other errors would only repeat.
         if isinstance(error, TrainingError) and error.__cause__ is not None:
             raise
-        with replacing(task.home / ERROR) as temporary:
-            temporary.write_text(json.dumps({"kind": type(error).__name__, "message": str(error)}))
+        write_text(home / ERROR, json.dumps({"kind": type(error).__name__, "message": str(error)}))
 
 
 def _raise_error_in(home: Path) -> None:
@@ -209,23 +201,6 @@ def _raise_error_in(home: Path) -> None:
     if (home / ERROR).exists():
         stored = json.loads((home / ERROR).read_text())
         raise error_named(stored["kind"])(stored["message"])
-
-
-def _load_into(imputer: MCFlowImputer, path: Path) -> MCFlowImputer:
-    """Copy the fitted state of a model file to an imputer."""
-    fitted, parameters = load_table_model(path, device=imputer.device), imputer.get_params()
-    imputer.__dict__.update({name: value for name, value in vars(fitted).items() if name not in parameters})
-    return imputer
-
-
-@contextlib.contextmanager
-def _stderr_to(path: Path | None) -> Iterator[None]:
-    """Append the standard error of a block to a file."""
-    if path is None:
-        yield
-        return
-    with path.open("a", buffering=1) as file, contextlib.redirect_stderr(file):
-        yield
 
 
 def _follow(path: Path) -> Callable[[], None]:

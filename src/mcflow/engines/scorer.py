@@ -1,25 +1,27 @@
-"""Fitted model that fills and draws Arrow tables and keeps their types, and its serialised form."""
+"""Fitted model that fills and draws Arrow tables: with their types, beside other columns, and in other processes."""
 
 from __future__ import annotations
 
-__all__ = ["Scorer", "SerialisedModel", "as_scorer"]
+__all__ = ["DRAW", "RowFiller", "Scorer", "SerialisedModel", "as_scorer"]
 
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
 
+from mcflow.config import Interval, check_parameter
 from mcflow.errors import DataError
 from mcflow.files.parquet import conformed
 from mcflow.imputers import MCFlowImputer
 from mcflow.imputers.persistence import load_table_model
-from mcflow.random import seed_from
 from mcflow.typing import RandomState
+
+#: Name of the column with the number of the draw.
+DRAW = "draw"
 
 
 class Scorer:
@@ -55,14 +57,8 @@ class Scorer:
 
         Parameters
         ----------
-        path : path-like
-            Model file.
-        device : str, default="auto"
-            Device to compute on.
-
-        Returns
-        -------
-        Scorer
+        path, device
+            As for `mcflow.load`.
 
         Raises
         ------
@@ -81,7 +77,8 @@ class Scorer:
 
         Columns that the model drops are absent, and types that cannot hold the filled values differ.
         """
-        empty = pa.table([pa.nulls(1, field.type) for field in given], schema=_nullable(given))
+        nullable = pa.schema([field.with_nullable(True) for field in given], metadata=given.metadata)
+        empty = pa.table([pa.nulls(1, field.type) for field in given], schema=nullable)
         return conformed(self.imputer.transform(empty), empty).schema
 
     def fill(self, table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
@@ -121,12 +118,8 @@ class Scorer:
         ----------
         table : pyarrow.Table
             Batch with the columns of the fit.
-        m : int, default=20
-            Number of draws.
-        random_state : int, Generator, RandomState or None
-            Seed of the draws. Use the same one for all batches of a table.
-        row_ids : array-like of shape (n_rows,), optional
-            Integers that distinguish equal rows.
+        m, random_state, row_ids
+            As for `MCFlowImputer.draw`. Use the same seed for all batches of a table.
         schema : pyarrow.Schema, optional
             Schema of the result; see `fill`.
 
@@ -134,7 +127,7 @@ class Scorer:
         ------
         pyarrow.Table
         """
-        for drawn in self.imputer.draw(table, m, seed_from(random_state), row_ids=row_ids):
+        for drawn in self.imputer.draw(table, m, random_state, row_ids=row_ids):
             yield self._as(conformed(drawn, table), schema)
 
     def fingerprint(self) -> str:
@@ -157,10 +150,6 @@ class Scorer:
             raise DataError(f"Filled values do not fit the column types of the other parts: {error}.") from error
 
 
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_nullable(True) for field in schema], metadata=schema.metadata)
-
-
 def as_scorer(model: Scorer | MCFlowImputer | str | Path) -> Scorer:
     """Return the scorer of a model that is given as a scorer, an imputer or a file."""
     if isinstance(model, str | Path):
@@ -168,20 +157,15 @@ def as_scorer(model: Scorer | MCFlowImputer | str | Path) -> Scorer:
     return Scorer(model) if isinstance(model, MCFlowImputer) else model
 
 
-@dataclass(frozen=True)
 class SerialisedModel:
     """Model file in memory, to be sent to other processes and machines."""
 
-    content: bytes  # bytes of the model file
-    device: str = "auto"  # device to compute on
-
-    @classmethod
-    def of(cls, scorer: Scorer) -> Self:
-        """Serialise a model."""
+    def __init__(self, scorer: Scorer) -> None:
+        self.device = scorer.imputer.device
         with tempfile.TemporaryDirectory(prefix="mcflow-model-") as folder:
             path = Path(folder) / "model.mcflow"
             scorer.imputer.save(path)
-            return cls(path.read_bytes(), scorer.imputer.device)
+            self.content = path.read_bytes()
 
     def scorer(self) -> Scorer:
         """Load the model."""
@@ -189,3 +173,57 @@ class SerialisedModel:
             path = Path(folder) / "model.mcflow"
             path.write_bytes(self.content)
             return Scorer.from_file(path, device=self.device)
+
+
+class RowFiller:
+    """Fills batches of rows, or draws each of them several times, and passes other columns through."""
+
+    def __init__(self, names: Sequence[str], scorer: Scorer, draws: int | None = None, seed: int = 0) -> None:
+        if draws is not None:
+            check_parameter("draws", draws, Interval(int, 1))
+            if DRAW in names:
+                raise DataError(f"The rows have a column {DRAW!r}, the name for the number of the draw. Rename it.")
+        self.known = tuple(_known(names, scorer))  # columns of the model, in the order of the fit
+        self.draws, self.seed = draws, seed
+
+    def completed(self, table: pa.Table, scorer: Scorer, made: pa.Schema) -> Iterator[pa.Table]:
+        """Fill a batch once, or draw it with the draw number in a last column."""
+        rows = table.select(self.known)
+        if self.draws is None:
+            yield self._joined(table, scorer.fill(rows, made))
+            return
+        for number, drawn in enumerate(scorer.draw(rows, self.draws, self.seed, schema=made), start=1):
+            column = pa.repeat(pa.scalar(number, pa.int32()), table.num_rows)
+            field = pa.field(DRAW, pa.int32(), nullable=False)
+            yield self._joined(table, drawn).append_column(field, column)
+
+    def _joined(self, table: pa.Table, filled: pa.Table) -> pa.Table:
+        """Replace the model's columns of a batch by the filled ones, in the order of the batch."""
+        kept = [name for name in table.column_names if name in filled.column_names or name not in self.known]
+        sources = [filled if name in self.known else table for name in kept]
+        fields = [source.schema.field(name) for source, name in zip(sources, kept, strict=True)]
+        columns = [source.column(name) for source, name in zip(sources, kept, strict=True)]
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields)).combine_chunks()
+
+
+def _known(names: Sequence[str], scorer: Scorer) -> list[str]:
+    """Return the columns of the model, in the order of the fit."""
+    duplicates = sorted({name for name in names if list(names).count(name) > 1})
+    if duplicates:
+        raise DataError(f"Column names occur more than once: {', '.join(duplicates)}. Rename or drop one of each.")
+    schema = scorer.imputer.schema_
+    if not schema.named:
+        if len(names) != len(schema.columns):
+            raise DataError(
+                f"The rows have {len(names)} columns, but the model was fitted without names on {len(schema.columns)}. "
+                "Give these columns in their order."
+            )
+        return list(names)
+    known = [str(column.name) for column in schema.columns]
+    absent = [name for name in known if name not in names]
+    if absent:
+        raise DataError(
+            f"Columns of the fit are absent: {', '.join(absent[:5])}{' …' if len(absent) > 5 else ''}. The rows have: "
+            f"{', '.join(names[:20])}{' …' if len(names) > 20 else ''}."
+        )
+    return known

@@ -1,31 +1,50 @@
-"""Fill tables with Spark: files of any size, or a Spark DataFrame."""
+"""Spark engine: fill files of any size or a Spark DataFrame, with a model that is broadcast once per session."""
 
 from __future__ import annotations
 
-__all__ = ["impute", "impute_dataset"]
+__all__ = ["BroadcastModel", "broadcast", "impute", "impute_dataset", "need_spark", "worker_errors"]
 
+import contextlib
+import hashlib
+import os
+import re
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
 from mcflow.engines.background import call_every
 from mcflow.engines.jobs import FillJob, JobOptions, StreamOutcome, open_job, run_job
-from mcflow.engines.passthrough import DRAW, RowFiller
-from mcflow.engines.scorer import Scorer, as_scorer
-from mcflow.engines.spark_session import BroadcastModel, broadcast, context_of, need_spark, session, worker_errors
-from mcflow.errors import DataError, McflowError, OutputError
+from mcflow.engines.scorer import DRAW, RowFiller, Scorer, SerialisedModel, as_scorer
+from mcflow.errors import (
+    DataError,
+    EngineError,
+    McflowError,
+    MissingExtraError,
+    OutputError,
+    ParameterError,
+    error_named,
+)
 from mcflow.files.partitioned import BATCH_ROWS, TablePart
 from mcflow.imputers import MCFlowImputer
+from mcflow.installation import install_extra
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 #: Seconds between two counts of the completed parts.
 POLL_SECONDS = 1.0
+#: Name and message of an mcflow error in the traceback of a worker.
+_MCFLOW_ERROR = re.compile(r"^mcflow\.errors\.(\w+): (.*?)(?=\n SQLSTATE|\n\tat |\Z)", re.MULTILINE | re.DOTALL)
+#: Name of a module that a worker could not import.
+_MISSING_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(\w+)", re.MULTILINE)
 
 
 def impute(
@@ -71,11 +90,15 @@ def impute(
     >>> filled.write.parquet("filled")  # doctest: +SKIP
     """
     need_spark()
-    context = context_of(df)
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        raise ParameterError(
+            "A DataFrame of Spark Connect cannot send a model to its workers. Use a session of this process, or submit "
+            "the program with spark-submit."
+        )
     scorer = as_scorer(model)
-    filler = RowFiller.of(df.columns, scorer, draws, seed)
+    filler = RowFiller(df.columns, scorer, draws, seed)
     schema = _schema(df, scorer, filler)
-    return df.mapInArrow(partial(_filled, broadcast(context, scorer), filler), schema)
+    return df.mapInArrow(partial(_filled, broadcast(df.sparkSession.sparkContext, scorer), filler), schema)
 
 
 def _schema(df: DataFrame, scorer: Scorer, filler: RowFiller) -> StructType:
@@ -85,16 +108,16 @@ def _schema(df: DataFrame, scorer: Scorer, filler: RowFiller) -> StructType:
     known = filler.known
     given = df.select([df[f"`{name.replace('`', '``')}`"] for name in known]).limit(0).toArrow().schema
     made = scorer.schema(given)
-    other = [k for k, field in enumerate(made) if field.name in known and field.type != given.field(field.name).type]
+    other = [k for k, one in enumerate(made) if one.name in known and one.type != given.field(one.name).type]
     for name in (made.field(k).name for k in other):
         if pa.types.is_string(made.field(name).type) != pa.types.is_string(given.field(name).type):
             raise DataError(
                 f"Column {name!r} has type {given.field(name).type}, but the model fills it with values of type "
                 f"{made.field(name).type}. Convert it to the type that it had at fit."
             )
-    types = {field.name: field for field in df.schema}
-    for field in df.sparkSession.createDataFrame(made.empty_table().select(other)).schema if other else []:
-        types[field.name] = StructField(field.name, field.dataType, types[field.name].nullable)
+    types = {one.name: one for one in df.schema}
+    for one in df.sparkSession.createDataFrame(made.empty_table().select(other)).schema if other else []:
+        types[one.name] = StructField(one.name, one.dataType, types[one.name].nullable)
     dropped = set(known) - set(made.names)
     fields = [types[name] for name in df.columns if name not in dropped]
     return StructType([*fields, StructField(DRAW, IntegerType(), nullable=False)] if filler.draws else fields)
@@ -102,7 +125,7 @@ def _schema(df: DataFrame, scorer: Scorer, filler: RowFiller) -> StructType:
 
 def _filled(model: BroadcastModel, filler: RowFiller, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Fill the batches of a partition."""
-    scorer, made = model.scorer(), None
+    scorer, made = _loaded(model), None
     for table in _gathered(batches):
         made = made or scorer.schema(table.select(filler.known).schema)
         for completed in filler.completed(table, scorer, made):
@@ -167,7 +190,7 @@ def impute_dataset(
 
     def work(job: FillJob, waiting: list[TablePart], notify: Callable[[int], None]) -> None:
         counting = call_every(POLL_SECONDS, _poll(job, waiting, notify))
-        with session(master) as spark, worker_errors("fill all parts"), counting:
+        with _session(master) as spark, worker_errors("fill all parts"), counting:
             tasks = spark.sparkContext.parallelize(waiting, len(waiting))
             errors = tasks.map(partial(_do, job, broadcast(spark.sparkContext, scorer))).collect()
         for error in filter(None, errors):
@@ -183,7 +206,7 @@ def _do(job: FillJob, model: BroadcastModel, part: TablePart) -> McflowError | N
     if job.is_done(part):
         return None
     try:
-        job.do(part, model.scorer())
+        job.do(part, _loaded(model))
     except OutputError:
         raise  # the storage may recover before the next attempt
     except McflowError as error:
@@ -203,3 +226,121 @@ def _poll(job: FillJob, waiting: list[TablePart], notify: Callable[[int], None])
             notify(total - sum(part.n_rows for part in left))
 
     return count
+
+
+# ---------------------------------------------------------------- sessions, models and errors of workers
+
+
+def need_spark() -> None:
+    """Raise `MissingExtraError` if pyspark is not installed."""
+    try:
+        import pyspark.sql  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"Spark needs {error.name}, which is missing: {install_extra('spark')}") from error
+
+
+@contextlib.contextmanager
+def _session(master: str | None = None) -> Iterator[SparkSession]:
+    """Yield the session of this process, or start one for the duration of a block."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        yield SparkSession.builder.getOrCreate()
+        return
+    builder = SparkSession.builder.appName("mcflow").config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.log.level", "ERROR")
+    builder = builder.master(master) if master else builder
+    try:
+        with _own_python(master), warnings.catch_warnings():
+            # mcflow does not use the pandas interface of pyspark.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+            started = builder.getOrCreate()
+    except Exception as error:  # no Java, no answer from the master: the classes differ
+        raise EngineError(
+            f"Spark does not start: {_reason(str(error))}. Check `java -version` and the address of the master."
+        ) from error
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def _reason(text: str) -> str:
+    """Return the first line of the Java error in a message, else the first line."""
+    lines = text.strip().splitlines() or ["no reason was given"]
+    java = next((line for line in lines if line.startswith(": ")), lines[0])
+    return java.removeprefix(": ").rstrip(". ")
+
+
+@contextlib.contextmanager
+def _own_python(master: str | None) -> Iterator[None]:
+    """Set `PYSPARK_PYTHON` to the Python of this process for workers on this machine, unless it is set."""
+    # spark-submit sets the port of the gateway.
+    is_set = {"PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT"} & set(os.environ)
+    if is_set or not (master or "local").startswith("local"):
+        yield
+        return
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    try:
+        yield
+    finally:
+        del os.environ["PYSPARK_PYTHON"]
+
+
+@dataclass(frozen=True)
+class BroadcastModel:
+    """Model that Spark sends to its workers."""
+
+    key: str  # hash of the model and its parameters
+    broadcast: Any = field(compare=False)  # Spark broadcast of a `SerialisedModel`
+
+
+@lru_cache(maxsize=4)
+def _loaded(model: BroadcastModel) -> Scorer:
+    """Load a model, once per process."""
+    scorer: Scorer = model.broadcast.value.scorer()
+    return scorer
+
+
+#: Broadcast models by application and key, so that each is sent once.
+_SENT: dict[tuple[str, str], BroadcastModel] = {}
+
+
+def broadcast(context: SparkContext, scorer: Scorer) -> BroadcastModel:
+    """Broadcast a model, once per session."""
+    settings = repr(sorted(scorer.imputer.get_params(deep=False).items()))
+    key = hashlib.sha256((scorer.fingerprint() + settings).encode()).hexdigest()
+    place = (context.applicationId, key)
+    if place not in _SENT:
+        for other in [one for one in _SENT if one[0] != context.applicationId]:
+            del _SENT[other]  # its session was stopped: a process has one at a time
+        _SENT[place] = BroadcastModel(key, context.broadcast(SerialisedModel(scorer)))
+    return _SENT[place]
+
+
+@contextlib.contextmanager
+def worker_errors(what: str) -> Iterator[None]:
+    """Raise errors of workers as the mcflow errors that they are; `what` names the task in other errors."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise _translated(str(error), what) from error
+
+
+def _translated(text: str, what: str) -> McflowError:
+    found = _MCFLOW_ERROR.findall(text)
+    if found:
+        name, message = found[-1]
+        return error_named(name, EngineError)(message.strip())
+    missing = _MISSING_MODULE.search(text)
+    if missing:
+        return MissingExtraError(
+            f"The Python of Spark's workers has no module {missing[1]!r}. Install mcflow there, or send an environment "
+            "with --archives and set PYSPARK_PYTHON to its Python."
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", " SQLSTATE"))]
+    return EngineError(f"Spark could not {what}: {lines[-1] if lines else 'no reason was given'}.")

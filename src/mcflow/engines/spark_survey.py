@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mcflow.engines.local import fit_survey
-from mcflow.engines.spark_session import need_spark, worker_errors
+from mcflow.engines.spark import need_spark, worker_errors
 from mcflow.errors import DataError
 from mcflow.files.survey import SAMPLE_ROWS, Survey
 from mcflow.imputers import MCFlowImputer

@@ -14,11 +14,5 @@ if TYPE_CHECKING:
     from mcflow.evaluation.run import evaluate
 
 __getattr__, __dir__ = lazily(
-    __name__,
-    __all__,
-    {
-        "ranking": "DrawRanking rank_draws",
-        "result": "Evaluation",
-        "run": "evaluate",
-    },
+    __name__, __all__, {"ranking": "DrawRanking rank_draws", "result": "Evaluation", "run": "evaluate"}
 )

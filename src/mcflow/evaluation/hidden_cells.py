@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["PATTERNS", "EvaluationTable", "MaskedTable", "choose_cells", "copies_patterns"]
+__all__ = [
+    "PATTERNS",
+    "EvaluationTable",
+    "HiddenCells",
+    "MaskedTable",
+    "choose_cells",
+    "codes_in",
+    "copies_patterns",
+    "place_in",
+]
 
 import warnings
 from collections.abc import Mapping
@@ -80,32 +89,50 @@ def _limited(hidden: BoolArray, missing: BoolArray, share: float, rng: np.random
 
 
 @dataclass(frozen=True)
+class HiddenCells:
+    """Cells that are hidden from an imputer, and their true values; all arrays have shape (n_cells,)."""
+
+    schema: TableSchema  # of the table before cells were hidden
+    rows: Array  # rows in the table that the imputer fills
+    positions: Array  # columns
+    truth: FloatArray  # codes
+
+    def read(self, completed: Any) -> FloatArray:
+        """Return the codes of these cells in a table that an imputer returned, NaN where it has none; (n_cells,)."""
+        table = read_frame(completed)
+        found = np.full(len(self.rows), np.nan)
+        for position in np.unique(self.positions).tolist():
+            here = self.positions == position
+            found[here] = codes_in(table, self.schema, position)[self.rows[here]]
+        return found
+
+
+def codes_in(completed: Frame, schema: TableSchema, position: int) -> FloatArray:
+    """Return the codes of a column in a table that an imputer returned, (n_rows,)."""
+    return completed.column_codes(place_in(completed, schema, position), schema.columns[position], "missing")
+
+
+def place_in(completed: Frame, schema: TableSchema, position: int) -> int:
+    """Return the position of a column in a completed table, which may lack empty columns and end with indicators."""
+    name = schema.columns[position].name
+    if completed.container != "numpy" and name in completed.names:
+        return completed.names.index(name)
+    if completed.container == "numpy" or not schema.named:  # by position, whatever names the output was given
+        kept = [p for p, column in enumerate(schema.columns) if column.kind != "empty"]
+        whole = len(completed.names) >= len(schema.columns)
+        if whole or (len(completed.names) >= len(kept) and position in kept):
+            return position if whole else kept.index(position)
+    raise DataError(f"The completed table lacks column {name!r}. Give the result of transform or draw for this table.")
+
+
+@dataclass(frozen=True)
 class MaskedTable:
-    """A table with hidden cells, and the true values of these cells."""
+    """A table with hidden cells."""
 
     table: Any  # all rows, without the hidden cells
     incomplete: Any  # the rows of `table` that have hidden cells
-    schema: TableSchema  # of the table before cells were hidden
-    places: Array  # (n_cells,) row of each hidden cell in `incomplete`
-    positions: Array  # (n_cells,) column of each hidden cell
-    truth: FloatArray  # (n_cells,) codes of the hidden cells
+    cells: HiddenCells  # in the rows of `incomplete`
     rows: Array  # (n_cells,) row of each hidden cell in `table`
-
-    @property
-    def unordered(self) -> BoolArray:
-        """Mask of the hidden cells in columns of unordered categories."""
-        kinds = np.array([column.kind for column in self.schema.columns])
-        return np.isin(kinds[self.positions], ("boolean", "category"))
-
-    def cells_in(self, filled: Any) -> FloatArray:
-        """Return the codes of the hidden cells in a filled table, NaN where it has none."""
-        frame = read_frame(filled)
-        found = np.full(len(self.places), np.nan)
-        for position in np.unique(self.positions):
-            column, here = self.schema.columns[position], self.positions == position
-            place = frame.names.index(column.name) if column.name in frame.names else int(position)
-            found[here] = frame.column_codes(place, column, "missing")[self.places[here]]
-        return found
 
 
 @dataclass(frozen=True)
@@ -128,7 +155,7 @@ class EvaluationTable:
         if max_rows is not None and n_given > max_rows:
             rows = np.sort(np.random.default_rng([seed, 0, 0]).choice(n_given, max_rows, replace=False))
             frame = read_frame(take_rows(frame, rows))
-        used = cls(frame, schema, settings, frame.codes(schema)[:, schema.among_coded(model=True)], n_given)
+        used = cls(frame, schema, settings, frame.codes(schema)[:, schema.model_among_coded], n_given)
         if not used.scored.any():
             raise DataError("The table has no column that is filled by a model, so there is nothing to evaluate.")
         return used
@@ -157,7 +184,8 @@ class EvaluationTable:
             )
         used, places = np.unique(rows, return_inverse=True)
         incomplete = take_rows(read_frame(table), used)
-        return MaskedTable(table, incomplete, self.schema, places, positions[columns], self.codes[rows, columns], rows)
+        cells = HiddenCells(self.schema, places, positions[columns], self.codes[rows, columns])
+        return MaskedTable(table, incomplete, cells, rows)
 
     def kinds_for(self, table: Any) -> dict[Any, str]:
         """Return the kinds to declare so that fewer rows and cells do not change the kind of a column."""

@@ -162,13 +162,7 @@ class ComparedMethod:
 
 
 def default_methods(n_columns: int) -> tuple[str, ...]:
-    """Return the methods that mcflow is compared with by default, sized for a table with `n_columns` columns.
-
-    Examples
-    --------
-    >>> default_methods(10)
-    ('mean', 'mice(n_chains=5,n_rounds=5)', 'missforest(max_rounds=2,max_rows=4000,n_trees=50)')
-    """
+    """Return the methods that mcflow is compared with by default, sized for a table with `n_columns` columns."""
     n_trees, n_rows = np.clip(1500 // n_columns, 5, 50), np.clip(60_000 // n_columns, 500, 4000)
     return "mean", "mice(n_chains=5,n_rounds=5)", f"missforest(max_rounds=2,max_rows={n_rows},n_trees={n_trees})"
 

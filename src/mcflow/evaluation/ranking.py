@@ -15,15 +15,12 @@ import numpy as np
 from scipy import stats
 
 from mcflow.columns.frames import Frame, read_frame, take_rows
-from mcflow.columns.schema import Column
 from mcflow.errors import DataError
-from mcflow.evaluation.hidden_cells import EvaluationTable
-from mcflow.evaluation.methods import compared_methods, default_methods
-from mcflow.evaluation.progress import EvaluationProgress
-from mcflow.evaluation.run import check_arguments, failure_message
+from mcflow.evaluation.hidden_cells import EvaluationTable, codes_in
+from mcflow.evaluation.run import start
 from mcflow.evaluation.scores import SIGNIFICANCE
 from mcflow.evaluation.wording import counted, listed
-from mcflow.metrics.distribution import energy_losses
+from mcflow.metrics import energy_losses
 from mcflow.missingness.hiding import hide
 from mcflow.random import seed_from
 from mcflow.typing import Array, FloatArray, RandomState
@@ -132,34 +129,22 @@ def rank_draws(
     ('mean', {'0': 1.0})
     """
     given = {"repeats": repeats, "draws": draws, "max_columns": max_columns, "max_rows": max_rows}
-    check_arguments(given | {"max_time": max_time, "verbose": verbose}, methods, table)
     seed = seed_from(random_state)
-    used = EvaluationTable.prepare(read_frame(frame), table, max_rows, seed)
+    used, chosen, progress = start(frame, given | {"max_time": max_time}, methods, table, seed=seed, verbose=verbose)
     weights = _weights(used, max_columns)
-    chosen = compared_methods(default_methods(len(used.schema.columns)) if methods is None else methods)
-    for one in chosen:  # reject wrong parameters before anything is fitted
-        one.build(seed, table, max_time=max_time, verbose=False)
-    progress = EvaluationProgress(chosen, repeats, max_time, verbose)
     scores: dict[str, list[list[float]]] = {one.name: [] for one in chosen}
-    failed: dict[str, RankedMethod] = {}
-    for one in chosen * repeats:
-        if one.name in failed:
-            progress.skip(one)
-            continue
-        with progress.method(one):
-            now = seed + len(scores[one.name])
-            build = partial(one.build, now, max_time=max_time, verbose=verbose)
-            try:
-                scores[one.name].append(_scores(used, table, build, list(weights), n_draws=draws, seed=now))
-            except Exception as error:
-                failed[one.name] = RankedMethod(one.name, error_message=failure_message(error))
-                progress.fail(failed[one.name].error_message)
+    for repeat in range(repeats):
+        for one in progress.remaining(chosen):
+            with progress.method(one):
+                build = partial(one.build, seed + repeat, max_time=max_time, verbose=verbose)
+                found = _scores(used, table, build, list(weights), n_draws=draws, seed=seed + repeat)
+                scores[one.name].append(found)
     names = [str(used.schema.columns[position].name) for position in weights]
     shares = np.array(list(weights.values())) / sum(weights.values())
-    ranked = _ranked({name: found for name, found in scores.items() if name not in failed}, names, shares)
+    ranked = _ranked({name: found for name, found in scores.items() if name not in progress.failed}, names, shares)
+    ranked += tuple(RankedMethod(name, error_message=message) for name, message in progress.failed.items())
     settings = given | {"methods": [str(one.spec) for one in chosen], "max_time": max_time, "random_state": seed}
-    methods_found = (*ranked, *failed.values())
-    return DrawRanking(methods_found, dict(zip(names, shares.tolist(), strict=True)), _verdict(methods_found), settings)
+    return DrawRanking(ranked, dict(zip(names, shares.tolist(), strict=True)), _verdict(ranked), settings)
 
 
 def _weights(used: EvaluationTable, max_columns: int | None) -> dict[int, float]:
@@ -200,20 +185,14 @@ def _scores(
         for position in positions:
             column, k = used.schema.columns[position], list(used.schema.coded).index(position)
             after, hidden = before.copy(), np.zeros((used.frame.n_rows, len(used.schema.columns)), dtype=bool)
-            after[:, k] = _codes(imputed, column, position)
+            after[:, k] = codes_in(imputed, used.schema, position)
             hidden[:, position] = ~np.isnan(before[:, k])
             rows = np.flatnonzero(hidden[:, position])
             table = hide(used.frame.fill(used.schema, before, after), hidden)
-            drawn = np.stack([_codes(one, column, position) for one in draws(table, rows, n_draws)])
+            drawn = np.stack([codes_in(one, used.schema, position) for one in draws(table, rows, n_draws)])
             unordered = (column.base or column.kind) in ("boolean", "category")
             found.append(-float(energy_losses(before[rows, k], drawn, categorical=unordered).mean()))
     return found
-
-
-def _codes(table: Frame, column: Column, position: int) -> FloatArray:
-    """Return the codes of a column in a table that a method returned."""
-    place = table.names.index(column.name) if column.name in table.names else position
-    return table.column_codes(place, column, "missing")
 
 
 def _ranked(scores: Mapping[str, list[list[float]]], names: list[str], shares: FloatArray) -> tuple[RankedMethod, ...]:

@@ -23,6 +23,7 @@ from scipy import stats
 
 from mcflow.columns.schema import CATEGORY_KINDS, Column, TableSchema
 from mcflow.evaluation.methods import OURS, REFERENCE
+from mcflow.evaluation.wording import MICROSECONDS_PER_DAY
 from mcflow.typing import Array, BoolArray, FloatArray
 
 #: Hidden cells that a column needs for its methods to be compared.
@@ -31,7 +32,6 @@ MIN_CELLS = 20
 FALSE_DISCOVERY_RATE = 0.05
 #: Significance level of a single comparison.
 SIGNIFICANCE = 0.05
-_MICROSECONDS_PER_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def cell_losses(column: Column, truth: FloatArray, filled: FloatArray) -> FloatA
     """Return squared errors of numbers, in days for times, and 0 or 1 for categories; all of shape (n_cells,)."""
     if column.kind in CATEGORY_KINDS:
         return np.where(np.isnan(filled), np.nan, filled != truth)
-    unit = column.step / _MICROSECONDS_PER_DAY if column.kind == "datetime" else 1.0
+    unit = column.step / MICROSECONDS_PER_DAY if column.kind == "datetime" else 1.0
     with np.errstate(over="ignore"):
         squared: FloatArray = ((filled - truth) * unit) ** 2
     return squared
@@ -137,16 +137,9 @@ def compare(cells: CellLosses, first: str, second: str) -> Difference:
     return Difference(mean, error, float(2 * stats.t.sf(abs(mean) / error, n_rows - 1)))
 
 
-def significant(p_values: Array, rate: float = FALSE_DISCOVERY_RATE) -> BoolArray:
-    r"""Tell which comparisons are significant at a false discovery rate, by Benjamini and Hochberg (1995).
-
-    With :math:`p_{(1)} \le \dots \le p_{(n)}`, those up to the largest k with :math:`p_{(k)} \le k \alpha / n`.
-
-    Shapes: `p_values` (n_comparisons,), returns (n_comparisons,).
-    """
-    order = np.sort(p_values)
-    below = np.flatnonzero(order <= rate * np.arange(1, len(order) + 1) / max(len(order), 1))
-    found: BoolArray = p_values <= (order[below[-1]] if len(below) else -1.0)
+def significant(p_values: Array) -> BoolArray:
+    """Tell which comparisons (n,) are significant at a false discovery rate, by Benjamini and Hochberg (1995)."""
+    found: BoolArray = np.asarray(stats.false_discovery_control(p_values) <= FALSE_DISCOVERY_RATE)
     return found
 
 

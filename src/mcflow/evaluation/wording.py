@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = [
     "cell_text",
     "clean",
-    "clock_text",
     "counted",
     "listed",
     "name_text",
@@ -32,7 +31,7 @@ MAX_NAME_LENGTH = 60
 MAX_CATEGORY_LENGTH = 40
 NO_BREAK_SPACE = "\u00a0"
 
-_MICROSECONDS_PER_DAY = 86_400_000_000
+MICROSECONDS_PER_DAY = 86_400_000_000
 #: Control characters, and characters that change the direction of the text around them.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+")
 
@@ -84,8 +83,8 @@ def _time_text(code: float, column: Column) -> str:
         return "∞" if code > 0 else "−∞"
     microseconds = code * column.step
     if column.dtype.startswith("duration"):
-        return f"{number_text(microseconds / _MICROSECONDS_PER_DAY)} days"
-    unit = "D" if column.step % _MICROSECONDS_PER_DAY == 0 else "s"
+        return f"{number_text(microseconds / MICROSECONDS_PER_DAY)} days"
+    unit = "D" if column.step % MICROSECONDS_PER_DAY == 0 else "s"
     text = str(np.datetime64(round(microseconds), "us").astype(f"datetime64[{unit}]")).replace("T", " ")
     return text + (" UTC" if "tz=" in column.dtype else "")
 
@@ -95,9 +94,9 @@ def signed_text(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
 
 
-def counted(n: int, noun: str, plural: str = "") -> str:
+def counted(n: int, noun: str) -> str:
     """Return a count with its noun."""
-    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+    return f"{n:,} {noun if n == 1 else noun + 's'}"
 
 
 def listed(items: Sequence[str], max_items: int = 12) -> str:
@@ -127,8 +126,3 @@ def seconds_text(seconds: float) -> str:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-
-
-def clock_text(seconds: float) -> str:
-    """Return a duration as minutes and seconds."""
-    return f"{int(seconds // 60)}:{int(seconds % 60):02d}"

@@ -24,8 +24,7 @@ from mcflow.errors import McflowError, ModelFileError, OutputError
 if TYPE_CHECKING:
     from mcflow.typing import Array, Header
 
-#: Version of the files that `write_tensors` writes, and newest version that `read_tensors` accepts.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 2  # version of the files that `write_tensors` writes, and newest version that `read_tensors` accepts
 
 #: Digest of the machine's name; temporary files are swept only by the machine that wrote them.
 _MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
@@ -104,7 +103,7 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        return True
+        pass
     return True
 
 
@@ -135,13 +134,6 @@ def holding(path: Path, what: str) -> Iterator[None]:
     """Hold a lock file during a block, or raise `OutputError` at once if another process holds it.
 
     The operating system releases the lock when its holder ends, even if it was killed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, holding(Path(folder) / ".lock", "the folder"):
-    ...     (Path(folder) / ".lock").read_text() == str(os.getpid())
-    True
     """
     from filelock import FileLock, Timeout
 

@@ -94,16 +94,16 @@ def _column(name: str, cells: Sequence[Any], missing: tuple[Any, ...]) -> tuple[
     return typed, spelling if kinds == {str} else None
 
 
+def _text(cell: Any) -> str:
+    return cell.isoformat(" ") if isinstance(cell, datetime) else str(cell)
+
+
 def _dates(cells: Sequence[Any], missing: tuple[Any, ...]) -> pa.ChunkedArray:
     """Return dates if no cell has a time of day, else times."""
     moments = [datetime.combine(c, _MIDNIGHT) if c is not None and not isinstance(c, datetime) else c for c in cells]
     whole = all(cell is None or cell.time() == _MIDNIGHT for cell in moments)
     array = pa.array(moments, pa.timestamp("us"))
     return pa.chunked_array([without_values(array.cast(pa.date32()) if whole else array, missing)])
-
-
-def _text(cell: Any) -> str:
-    return cell.isoformat(" ") if isinstance(cell, datetime) else str(cell)
 
 
 def write_excel(filled: pa.Table, table: pa.Table, source: ExcelSource) -> bytes:
@@ -118,31 +118,20 @@ def write_excel(filled: pa.Table, table: pa.Table, source: ExcelSource) -> bytes
             place += 1
             sheet.cell(source.header, place, name)
         column = source.names.index(name) + 1 if known else place
-        values = _cells(filled.column(name), source.spellings.get(name))
-        for row, value in zip(*_new(rows, values, table.column(name) if known else None), strict=True):
-            sheet.cell(row, column, value)
-            _copy_format(sheet, rows, row, column)
+        values = _plain_values(filled.column(name), source.spellings.get(name))
+        empty = table.column(name).is_null(nan_is_null=True).to_pylist() if known else [True] * len(rows)
+        for row, value, missing in zip(rows, values, empty, strict=True):
+            if missing and value is not None:
+                sheet.cell(row, column, value)
+                _copy_format(sheet, rows, row, column)
     stream = io.BytesIO()
     book.save(stream)
     return stream.getvalue()
 
 
-def _new(rows: Sequence[int], values: Sequence[Any], before: pa.ChunkedArray | None) -> tuple[list[int], list[Any]]:
-    """Return the rows and values of the cells to write: those that were missing, or all of a new column."""
-    old = [True] * len(rows) if before is None else before.is_null(nan_is_null=True).to_pylist()
-    kept = [(row, v) for row, v, empty in zip(rows, values, old, strict=True) if empty and v is not None]
-    return [row for row, _ in kept], [value for _, value in kept]
-
-
-def _cells(column: pa.ChunkedArray, spelling: Spelling | None) -> list[Any]:
-    """Return values that a workbook can hold."""
-    if spelling is not None:
-        return list(spelling.write(column).to_pylist())
-    return list(_plain_values(column))
-
-
-def _plain_values(column: pa.ChunkedArray) -> Iterator[Any]:
-    for value in column.to_pylist():
+def _plain_values(column: pa.ChunkedArray, spelling: Spelling | None) -> Iterator[Any]:
+    """Yield values that a workbook can hold."""
+    for value in (column if spelling is None else spelling.write(column)).to_pylist():
         if isinstance(value, datetime) and value.tzinfo is not None:
             yield value.isoformat(" ")  # workbooks know no time zones
         elif value is None or (isinstance(value, float) and math.isnan(value)):

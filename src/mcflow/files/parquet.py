@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 #: Bytes of the values of physical types of fixed size.
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
-#: Rows that are measured together.
-_ROWS_MEASURED = 8_192
+_ROWS_MEASURED = 8_192  # rows that are measured together
 
 
 @dataclass(frozen=True)
@@ -100,15 +99,11 @@ def write_parquet(filled: pa.Table, table: pa.Table, source: ParquetSource) -> m
 def conformed(filled: pa.Table, table: pa.Table) -> pa.Table:
     """Convert the columns of a filled table to the types of its source, where these can hold the values."""
     places = {name: place for place, name in enumerate(table.column_names)}
-    known = [places.get(name) for name in filled.column_names]
-    columns = [
-        column if place is None else _conform(column, table.column(place))
-        for column, place in zip(filled.columns, known, strict=True)
-    ]
-    fields = [
-        (filled.schema.field(k) if place is None else table.schema.field(place)).with_type(columns[k].type)
-        for k, place in enumerate(known)
-    ]
+    columns, fields = [], []
+    for column, field in zip(filled.columns, filled.schema, strict=True):
+        place = places.get(field.name)
+        columns.append(column if place is None else _conform(column, table.column(place)))
+        fields.append((field if place is None else table.schema.field(place)).with_type(columns[-1].type))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=table.schema.metadata))
 
 

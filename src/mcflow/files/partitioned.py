@@ -33,6 +33,7 @@ __all__ = [
 
 import contextlib
 import glob
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -58,11 +59,8 @@ from mcflow.files.tables import FORMATS, type_as_fitted
 #: parts that were not finished.
 PART_ROWS = 2_000_000
 
-#: Maximum number of rows of a Parquet row group that are held in memory before they are written.
-_GROUP_ROWS = 1_048_576
-
-#: Value in the name of a folder whose rows have no value for its partition key.
-NO_KEY = "__HIVE_DEFAULT_PARTITION__"
+_GROUP_ROWS = 1_048_576  # maximum number of rows of a Parquet row group that are held in memory before they are written
+NO_KEY = "__HIVE_DEFAULT_PARTITION__"  # value in the name of a folder whose rows have no value for its partition key
 
 
 @dataclass(frozen=True)
@@ -171,36 +169,20 @@ def find_files(source: str | Path) -> tuple[Path, list[Path]]:
         return path.parent, [path]
     if path.is_dir():
         found = [file for file in path.rglob("*") if (is_parquet(file) or is_csv(file)) and file.is_file()]
-        root, files = path, sorted(file for file in found if not _is_hidden(file.relative_to(path)))
+        hidden = (".", "_")
+        files = sorted(file for file in found if not any(p.startswith(hidden) for p in file.relative_to(path).parts))
     else:
         named = glob.glob(str(source), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
         files = sorted(Path(name) for name in named if Path(name).is_file())
-        root = _common_folder(files)
     if not files:
         raise FileNotFoundError(f"{source} is neither a Parquet file nor a CSV file, nor a folder or pattern with one.")
-    _refuse_mixed_formats(files)
-    return root, files
-
-
-def _refuse_mixed_formats(files: list[Path]) -> None:
-    csv = [file for file in files if is_csv(file)]
-    if csv and len(csv) < len(files):
-        other = next(file for file in files if not is_csv(file))
+    csv, others = [file for file in files if is_csv(file)], [file for file in files if not is_csv(file)]
+    if csv and others:
         raise DataError(
-            f"{csv[0]} is a CSV file and {other} is not, and a table is made of files of one format. Fill them apart, "
-            f'with patterns such as "*{csv[0].suffix}" and "*{other.suffix}".'
+            f"{csv[0]} is a CSV file and {others[0]} is not, and a table is made of files of one format. Fill them "
+            f'apart, with patterns such as "*{csv[0].suffix}" and "*{others[0].suffix}".'
         )
-
-
-def _common_folder(files: list[Path]) -> Path:
-    folders = [file.parent for file in files]
-    while folders and any(not file.is_relative_to(folders[0]) for file in files):
-        folders[0] = folders[0].parent
-    return folders[0] if folders else Path()
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
+    return path if path.is_dir() else Path(os.path.commonpath([file.parent for file in files])), files
 
 
 def _keys_of(root: Path, file: Path) -> tuple[tuple[str, str], ...]:
@@ -255,17 +237,16 @@ def _group(sizes: Iterable[int], part_rows: int) -> list[list[int]]:
 
 def parquet_parts(root: Path, files: Iterable[Path], part_rows: int = PART_ROWS) -> list[ParquetPart]:
     """Cut Parquet files into parts of whole row groups."""
-    return [part for file in files for part in _parquet_parts(root, file, part_rows)]
-
-
-def _parquet_parts(root: Path, file: Path, part_rows: int) -> Iterator[ParquetPart]:
-    with _readable_parquet(file):
-        metadata = pq.read_metadata(file)
-    sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    parts, codec = _group(sizes, part_rows), ParquetSource.of(metadata).compression
-    for number, groups in enumerate(parts):
-        name, n_rows = _part_name(root, file, number, len(parts)), sum(sizes[group] for group in groups)
-        yield ParquetPart(file, name, n_rows, _keys_of(root, file), tuple(groups), codec)
+    parts = []
+    for file in files:
+        with _readable_parquet(file):
+            metadata = pq.read_metadata(file)
+        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        found, codec = _group(sizes, part_rows), ParquetSource.of(metadata).compression
+        for number, groups in enumerate(found):
+            name, n_rows = _part_name(root, file, number, len(found)), sum(sizes[group] for group in groups)
+            parts.append(ParquetPart(file, name, n_rows, _keys_of(root, file), tuple(groups), codec))
+    return parts
 
 
 def _readable_parquet(file: Path) -> contextlib.AbstractContextManager[None]:
@@ -278,19 +259,16 @@ def _common_schema(files: Sequence[Path]) -> pa.Schema:
     for file in files[1:]:
         other = pq.read_schema(file)
         if not other.equals(first):
-            raise DataError(
-                f"{file} has other columns or types than {files[0]}: {_difference(first, other)}. Fill files with the "
-                "same columns together, and others apart."
-            )
+            ours, theirs = ({field.name: str(field.type) for field in schema} for schema in (first, other))
+            name = next((name for name in [*ours, *theirs] if ours.get(name) != theirs.get(name)), None)
+            why = f"{name!r} is {theirs.get(name, 'not there')} instead of {ours.get(name, 'not there')}"
+            why = "the order of the columns" if name is None else why
+            raise _other_columns(f"{file} has other columns or types than {files[0]}: {why}.")
     return first
 
 
-def _difference(first: pa.Schema, other: pa.Schema) -> str:
-    ours, theirs = ({field.name: str(field.type) for field in schema} for schema in (first, other))
-    for name in [*ours, *theirs]:
-        if ours.get(name) != theirs.get(name):
-            return f"{name!r} is {theirs.get(name, 'not there')} instead of {ours.get(name, 'not there')}"
-    return "the order of the columns"
+def _other_columns(words: str) -> DataError:
+    return DataError(f"{words} Fill files with the same columns together, and others apart.")
 
 
 def read_batches(part: ParquetPart, batch_rows: int = BATCH_ROWS) -> Iterator[tuple[pa.Table, bool]]:
@@ -368,10 +346,7 @@ def _check_names(first: CsvReader, other: CsvReader) -> None:
     new = [name for name in other.names if name not in first.names]
     gone = [name for name in first.names if name not in other.names]
     why = f"{new[0]!r} is new" if new else f"{gone[0]!r} is not there" if gone else "the order of the columns"
-    raise DataError(
-        f"{other.text.path} has other columns than {first.text.path}: {why}. Fill files with the same columns "
-        "together, and others apart."
-    )
+    raise _other_columns(f"{other.text.path} has other columns than {first.text.path}: {why}.")
 
 
 def _fitted_types(profiles: Iterable[CsvProfile], schema: TableSchema) -> list[CsvProfile]:
@@ -402,13 +377,11 @@ def csv_parts(root: Path, profiles: Iterable[CsvProfile], part_rows: int = PART_
     """Cut CSV files into parts of whole batches; a compressed file is a single part."""
     parts = []
     for profile in profiles:
-        reader, batches = profile.reader, profile.batches
-        file = reader.text.path
-        groups = _group([batch.n_rows for batch in batches], part_rows)
-        if not reader.text.is_seekable:
-            groups = [list(range(len(batches)))]
+        reader, file = profile.reader, profile.reader.text.path
+        sizes = [batch.n_rows for batch in profile.batches]
+        groups = _group(sizes, part_rows if reader.text.is_seekable else sum(sizes))
         for number, indices in enumerate(groups):
-            some = tuple(batches[index] for index in indices)
+            some = tuple(profile.batches[index] for index in indices)
             name, n_rows = _part_name(root, file, number, len(groups)), sum(batch.n_rows for batch in some)
             parts.append(CsvPart(file, name, n_rows, _keys_of(root, file), reader=reader, batches=some))
     return parts
@@ -432,19 +405,13 @@ def write_records(paths: Sequence[Path], part: CsvPart, batches: Iterable[tuple[
     with contextlib.ExitStack() as stack:
         ending = part.source.suffix.lower()
         files = [stack.enter_context(open_compressed(file, ending)) for file in _replacing(paths, stack)]
-        begun = False
-        for read, versions in batches:
+        for number, (read, versions) in enumerate(batches):
             for file, filled in zip(files, versions, strict=True):
-                content = _content(part, filled, read)
-                file.write(content[len(_header(part, filled)) :] if begun else content)
-            begun = True
+                with encodable(part.output, part.reader.text.encoding):
+                    content = _content(filled, read)
+                    header = _content(filled.slice(0, 0), part.reader.read(b""))
+                file.write(content[len(header) :] if number else content)  # only the first batch keeps the header
 
 
-def _content(part: CsvPart, filled: pa.Table, read: CsvTable) -> bytes:
-    with encodable(part.output, part.reader.text.encoding):
-        return write_csv(filled, read.table, read.texts, read.source)
-
-
-def _header(part: CsvPart, filled: pa.Table) -> bytes:
-    """Return the header as it is written, which only the first batch of a file keeps."""
-    return _content(part, filled.slice(0, 0), part.reader.read(b""))
+def _content(filled: pa.Table, read: CsvTable) -> bytes:
+    return write_csv(filled, read.table, read.texts, read.source)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 __all__ = [
     "STREAM",
-    "compress",
-    "decompress",
     "discard_output",
     "open_compressed",
     "open_decompressed",
@@ -27,8 +25,7 @@ import pyarrow as pa
 
 from mcflow.errors import DataError, OutputError, ParameterError
 
-#: Path that stands for standard input and output.
-STREAM = Path("-")
+STREAM = Path("-")  # path that stands for standard input and output
 
 
 def read_stream() -> bytes:
@@ -72,74 +69,30 @@ def readable(
 
 
 @contextlib.contextmanager
-def _decompressing() -> Iterator[None]:
-    """Raise a `ValueError` that explains errors of decompression."""
-    try:
-        yield
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"it cannot be decompressed ({error})") from error
-
-
-def decompress(data: bytes, ending: str) -> bytes:
-    """Decompress the bytes of a file."""
-    with _decompressing():
-        if ending.endswith(".gz"):
-            return gzip.decompress(data)
-        if ending.endswith(".zst"):
-            with pa.input_stream(pa.BufferReader(data), compression="zstd") as stream:
-                return bytes(stream.read())
-    return data
-
-
-def compress(data: bytes, ending: str) -> bytes:
-    """Compress the content of a file; the same content gives the same bytes."""
-    if ending.endswith(".gz"):
-        return gzip.compress(data, compresslevel=6, mtime=0)
-    if ending.endswith(".zst"):
-        return bytes(pa.Codec("zstd").compress(data, asbytes=True))
-    return data
-
-
-@contextlib.contextmanager
-def open_decompressed(path: Path) -> Iterator[IO[bytes] | Any]:
-    """Open a file for reading, decompressed according to its ending."""
-    ending = path.suffix.lower()
-    if ending not in (".gz", ".zst"):
-        with path.open("rb") as opened:
+def open_decompressed(source: Path | IO[bytes], ending: str) -> Iterator[IO[bytes] | Any]:
+    """Open a file or its content for reading, decompressed according to its ending."""
+    if not ending.endswith((".gz", ".zst")):
+        with source.open("rb") if isinstance(source, Path) else source as opened:
             yield opened
         return
-    with (
-        _decompressing(),
-        gzip.open(path, "rb") if ending == ".gz" else pa.input_stream(str(path), compression="zstd") as opened,
-    ):
-        yield opened
+    packed = str(source) if isinstance(source, Path) else source
+    try:
+        with gzip.open(packed) if ending.endswith(".gz") else pa.input_stream(packed, compression="zstd") as opened:
+            yield opened
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"it cannot be decompressed ({error})") from error
 
 
 @contextlib.contextmanager
 def open_compressed(path: Path, ending: str) -> Iterator[IO[bytes] | Any]:
     """Open a file for writing, compressed according to `ending`; the same content gives the same bytes."""
-    if ending == ".zst":
+    if ending.endswith(".zst"):
         with pa.output_stream(str(path), compression="zstd") as opened:
             yield opened
         return
     with path.open("wb") as opened:
-        if ending == ".gz":
-            writer = _GzipWriter(opened)
-            yield writer
-            writer.finish()
+        if ending.endswith(".gz"):
+            with gzip.GzipFile("", "wb", 6, opened, mtime=0) as packed:  # without name and time stamp
+                yield packed
         else:
             yield opened
-
-
-class _GzipWriter:
-    """Write a gzip file without name and time stamp."""
-
-    def __init__(self, opened: IO[bytes]) -> None:
-        self.opened = opened
-        self.compressor = zlib.compressobj(6, zlib.DEFLATED, 31)
-
-    def write(self, data: bytes) -> None:
-        self.opened.write(self.compressor.compress(data))
-
-    def finish(self) -> None:
-        self.opened.write(self.compressor.flush())

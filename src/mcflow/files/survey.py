@@ -17,8 +17,7 @@ from mcflow.errors import DataError
 from mcflow.random import hash_rows
 from mcflow.typing import Array
 
-#: Default number of rows of the sample.
-SAMPLE_ROWS = 200_000
+SAMPLE_ROWS = 200_000  # default number of rows of the sample
 
 #: Maximum number of categories of a column that are represented; a column with more is free text, not categorical.
 MAX_CATEGORIES = 2_000
@@ -29,7 +28,7 @@ class _RequiredRow(NamedTuple):
 
     value: Any
     position: int  # in the whole table
-    row: pa.Table | None
+    row: pa.Table
 
 
 @dataclass
@@ -41,13 +40,6 @@ class Survey:
     the parts of a table can be merged. Quantiles of the sample deviate by about :math:`1 / \sqrt{n}` in rank. Required
     rows are added for what must be exact: in each column a row with the minimum, one with the maximum, one with a
     fraction if there is any, and one for each category.
-
-    Examples
-    --------
-    >>> survey = Survey(n_rows=2)
-    >>> survey.add(pa.table({"a": [5.0, 9.0, None, 7.0, 1.0]}), 0)
-    >>> survey.total, survey.missing["a"], pc.min_max(survey.table()["a"]).as_py()
-    (5, 1, {'min': 1.0, 'max': 9.0})
     """
 
     n_rows: int = SAMPLE_ROWS  # maximum size of the sample, without required rows
@@ -69,7 +61,7 @@ class Survey:
             n_missing = int(pc.sum(column.is_null(nan_is_null=True)).as_py() or 0)
             self.missing[name] = self.missing.get(name, 0) + n_missing
             for key, value, row in _required_rows(column, self._categories.setdefault(name, set())):
-                self._require((name, key), _RequiredRow(value, int(positions[row]), None), table, row)
+                self._require((name, key), value, first + row, table, row)
         self._keep(table, positions, self.priorities(positions))
 
     def expect(self, total: int) -> None:
@@ -102,10 +94,15 @@ class Survey:
         self._priorities, self._positions = self._priorities[best], self._positions[best]
         self._limit = int(self._priorities.max())
 
-    def _require(self, key: tuple[str, Any], found: _RequiredRow, table: pa.Table, row: int = 0) -> None:
+    def _require(self, key: tuple[str, Any], value: Any, position: int, table: pa.Table, row: int = 0) -> None:
+        """Keep the row with the most extreme value, or the earliest one of several with the same value."""
         known = self._required.get(key)
-        if known is None or _is_better(key[1], found, known):
-            self._required[key] = _RequiredRow(found.value, found.position, table.take([row]))
+        if known is not None and (value == known.value or key[1] not in ("low", "high")):
+            better = position < known.position
+        else:
+            better = known is None or bool(value < known.value if key[1] == "low" else value > known.value)
+        if better:
+            self._required[key] = _RequiredRow(value, position, table.take([row]))
 
     def merge(self, other: Survey) -> None:
         """Merge the survey of other rows of the same table."""
@@ -117,21 +114,16 @@ class Survey:
         for name, count in other.missing.items():
             self.missing[name] = self.missing.get(name, 0) + count
         for key, found in other._required.items():
-            self._require(key, found, found.row)
+            self._require(key, found.value, found.position, found.row)
             if isinstance(key[1], tuple):
                 self._categories.setdefault(key[0], set()).add(key[1][1])
-        self._forget_late_categories()
+        for name, categories in self._categories.items():  # one pass over all rows would keep those that come first
+            keys = [(name, ("category", category)) for category in categories]
+            keys.sort(key=lambda key: self._required[key].position)
+            for key in keys[MAX_CATEGORIES + 1 :]:
+                del self._required[key]
+                categories.remove(key[1][1])
         self._keep(other._sample, other._positions, other._priorities)
-
-    def _forget_late_categories(self) -> None:
-        """Keep only the categories that one pass over all rows would keep, which are those that come first."""
-        for name, categories in self._categories.items():
-            if len(categories) > MAX_CATEGORIES + 1:
-                keys = [(name, ("category", category)) for category in categories]
-                keys.sort(key=lambda key: self._required[key].position)
-                for key in keys[MAX_CATEGORIES + 1 :]:
-                    del self._required[key]
-                    categories.remove(key[1][1])
 
     def __getstate__(self) -> dict[str, Any]:
         """Serialise the required rows as one table, as single rows would repeat names and types."""
@@ -171,15 +163,6 @@ class Survey:
         return pa.concat_tables([sample, *others]).unify_dictionaries().combine_chunks()
 
 
-def _is_better(key: Any, found: _RequiredRow, known: _RequiredRow) -> bool:
-    """Return whether a row has a more extreme value than the known one, or comes earlier with the same value."""
-    if key == "low" and found.value != known.value:
-        return bool(found.value < known.value)
-    if key == "high" and found.value != known.value:
-        return bool(found.value > known.value)
-    return found.position < known.position
-
-
 def _required_rows(column: pa.ChunkedArray, known: set[Any]) -> list[tuple[Any, Any, int]]:
     """Return the key, the value and the index of each required row of a batch, and add new categories to `known`."""
     kind = column.type
@@ -201,7 +184,11 @@ def _extremes(column: pa.ChunkedArray) -> list[tuple[Any, Any, int]]:
     if column.null_count and pa.types.is_integer(column.type):
         column = column.cast(pa.float64())
     numbers: Array = column.to_numpy()
-    floats = numbers.astype(np.float64) if numbers.dtype.kind in "iuf" else _time_steps(numbers)
+    if numbers.dtype.kind in "iuf":
+        floats = numbers.astype(np.float64)
+    else:  # times as numbers, NaN where missing
+        floats = numbers.astype(np.int64).astype(np.float64)
+        floats = np.where(np.isnat(numbers), np.nan, floats) if numbers.dtype.kind in "mM" else floats
     seen = np.flatnonzero(np.isfinite(floats))
     if not len(seen):
         return []
@@ -209,9 +196,3 @@ def _extremes(column: pa.ChunkedArray) -> list[tuple[Any, Any, int]]:
     found = [("low", float(floats[low]), int(low)), ("high", float(floats[high]), int(high))]
     fractions = seen[floats[seen] % 1 != 0] if numbers.dtype.kind == "f" else seen[:0]
     return [*found, *(("fraction", None, int(row)) for row in fractions[:1])]
-
-
-def _time_steps(times: Array) -> npt.NDArray[np.float64]:
-    """Return times as numbers, NaN where missing."""
-    steps = times.astype(np.int64).astype(np.float64)
-    return np.where(np.isnat(times), np.nan, steps) if times.dtype.kind in "mM" else steps

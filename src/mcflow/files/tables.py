@@ -15,6 +15,7 @@ __all__ = [
     "write_table",
 ]
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from mcflow.files.csv.reader import CsvSource, read_csv
 from mcflow.files.csv.writer import encodable, write_csv
 from mcflow.files.excel import ExcelSource, read_excel, write_excel
 from mcflow.files.parquet import ParquetSource, read_parquet, write_parquet
-from mcflow.files.streams import STREAM, compress, decompress, read_stream, readable, write_stream
+from mcflow.files.streams import STREAM, open_compressed, open_decompressed, read_stream, readable, write_stream
 
 _TEXT_ENDINGS = [kind + compression for kind in (".csv", ".tsv") for compression in ("", ".gz", ".zst")]
 
@@ -71,13 +72,7 @@ def _ending(path: Path) -> str:
 
 
 def marked(path: Path, mark: int | str) -> Path:
-    """Return the path with a number or a word before its ending.
-
-    Examples
-    --------
-    >>> str(marked(Path("data.csv.gz"), "filled"))
-    'data.filled.csv.gz'
-    """
+    """Return the path with a number or a word before its ending."""
     stem = len(path.name) - len(_ending(path))
     return path.with_name(f"{path.name[:stem]}.{mark}{path.name[stem:]}")
 
@@ -108,7 +103,9 @@ def _read(name: str, data: bytes, ending: str, missing: MissingValues, skip_rows
         if FORMATS[ending] == "excel":
             table, workbook = read_excel(data, name, missing=missing, skip_rows=skip_rows)
             return TableFile(table, None, ending, CsvSource(spellings=workbook.spellings), excel=workbook)
-        read = read_csv(decompress(data, ending), name, _separator(ending), missing=missing, skip_rows=skip_rows)
+        with open_decompressed(io.BytesIO(data), ending) as opened:
+            content = opened.read()
+        read = read_csv(content, name, _separator(ending), missing=missing, skip_rows=skip_rows)
         pa.default_memory_pool().release_unused()  # type inference takes as much memory as the table
         return TableFile(read.table, read.texts, ending, read.source)
 
@@ -192,8 +189,8 @@ def write_table(path: Path, filled: pa.Table, source: TableFile) -> None:
     if path == STREAM:
         write_stream(data)
     else:
-        with replacing(path) as temporary:
-            temporary.write_bytes(data)
+        with replacing(path) as temporary, open_compressed(temporary, ending) as file:
+            file.write(data)
 
 
 def _content(filled: pa.Table, source: TableFile, ending: str) -> bytes | memoryview:
@@ -201,7 +198,7 @@ def _content(filled: pa.Table, source: TableFile, ending: str) -> bytes | memory
         return write_parquet(filled, source.table, source.parquet)
     if FORMATS[ending] == "excel":
         return write_excel(filled, source.table, source.excel)
-    return compress(write_csv(filled, source.table, source.texts, _csv_for(source, ending)), ending)
+    return write_csv(filled, source.table, source.texts, _csv_for(source, ending))
 
 
 def _csv_for(source: TableFile, ending: str) -> CsvSource:

@@ -56,8 +56,7 @@ class Calibration:
         overall = int(_rank(np.array([len(pooled)]), share)[0])
         shared = pooled[overall - 1] if overall else 0.0
         own = masses[np.minimum(self.starts[:-1] + np.maximum(places - 1, 0), len(masses) - 1)]
-        found: FloatArray = np.where(places > 0, own, shared)
-        return found
+        return np.where(places > 0, own, shared)
 
     def tensors(self) -> dict[str, Array]:
         """Return arrays by name, for a model file."""
@@ -72,14 +71,7 @@ class Calibration:
 
 
 def masses_beyond(probability: float, calibration: Calibration | None, n_columns: int) -> tuple[bool, FloatArray]:
-    """Return whether a quantile is an upper one, and the tail probability (n_columns,) beyond it.
-
-    Examples
-    --------
-    >>> upper, masses = masses_beyond(0.95, None, 2)
-    >>> upper, masses.round(2)
-    (True, array([0.05, 0.05]))
-    """
+    """Return whether a quantile is an upper one, and the tail probability (n_columns,) beyond it."""
     upper, share = bool(probability > 0.5), min(probability, 1 - probability)
     if calibration is None:
         return upper, np.full(n_columns, share)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from mcflow.fitting.trainer import ValidatedTrainer
 
-#: A trainer of any algorithm, with `epoch`, `history`, `config`, `capture` and `restore`.
-AnyTrainer: TypeAlias = Any
+AnyTrainer: TypeAlias = Any  # a trainer of any algorithm, with `epoch`, `history`, `config`, `capture` and `restore`
 
 
 #: Reasons for the end of a training, in words.
@@ -23,8 +22,7 @@ ENDINGS = {
 }
 
 
-#: Decrease of the error in the second half of a training below which more time would bring little.
-SMALL_GAIN = 0.01
+SMALL_GAIN = 0.01  # decrease of the error in the second half of a training below which more time would bring little
 
 
 @dataclass(frozen=True)
@@ -42,20 +40,12 @@ class Epoch:
 
 @dataclass
 class History:
-    """Epochs of a training and the reason for its end.
+    """Epochs of a training and the reason for its end."""
 
-    Parameters
-    ----------
-    epochs : list of Epoch
-    ending : str
-        Empty during the training, then "stable", "early_stopping", "max_epochs" or "max_time".
-    column_errors : list of (column, cells, error)
-        Accuracy of the finished model by column of the model: the number of validation cells, and the error relative to
-        that of the mean or the most frequent category. Empty if it was not measured.
-    """
-
-    epochs: list[Epoch] = field(default_factory=list)
-    ending: str = ""
+    epochs: list[Epoch] = field(default_factory=list)  #: The epochs, in order.
+    ending: str = ""  #: Empty during the training, then "stable", "early_stopping", "max_epochs" or "max_time".
+    #: Accuracy of the finished model by column of the model: column, number of validation cells, and error relative to
+    #: that of the mean or the most frequent category. Empty if it was not measured.
     column_errors: list[tuple[int, int, float]] = field(default_factory=list)
 
     def column(self, name: str) -> list[Any]:

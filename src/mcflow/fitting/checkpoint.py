@@ -17,7 +17,7 @@ import numpy as np
 from mcflow.errors import CheckpointError, McflowError, OutputError
 from mcflow.files.atomic import read_tensors, write_tensors
 from mcflow.fitting.callbacks import Callback
-from mcflow.typing import FloatArray, Header
+from mcflow.typing import FloatArray
 
 if TYPE_CHECKING:
     from mcflow.fitting.callbacks import AnyTrainer
@@ -79,7 +79,11 @@ class Checkpointer(Callback):
         if self.path.is_file():
             with _resumable(self.path):
                 _, header, tensors = read_tensors(self.path, "checkpoint")
-                self._check(header)
+                if header["identity"] != self.identity:
+                    raise CheckpointError(
+                        f"{self.path} belongs to a fit of another table or with other settings. "
+                        "Choose another checkpoint_dir, or delete this file to start again."
+                    )
                 trainer.restore(header, tensors)
 
     def on_epoch_end(self, trainer: AnyTrainer) -> None:
@@ -99,10 +103,3 @@ class Checkpointer(Callback):
         header, tensors = trainer.capture()
         write_tensors(self.path, "checkpoint", header | {"identity": self.identity, "seed": self.seed}, tensors)
         self._last = time.perf_counter()
-
-    def _check(self, header: Header) -> None:
-        if header["identity"] != self.identity:
-            raise CheckpointError(
-                f"{self.path} belongs to a fit of another table or with other settings. "
-                "Choose another checkpoint_dir, or delete this file to start again."
-            )

@@ -1,25 +1,11 @@
 """Work shared by threads of a process, and by several processes that fit one model.
 
-Processes share a fit inside a block of `joined` only:
-
-    torch.distributed.init_process_group("gloo")    # Ray Train and others have done this already
-    with joined() as workers:
-        imputer.fit(table)                          # the same table in every process
-        if workers.is_first:
-            imputer.save("model.mcflow")
-
-Inside the block:
-
-- Every process makes the same fits in the same order, with the same table, settings and seed. Without a seed, that of
-  the first worker is used. Different tables or settings raise an error in every process.
-- All workers draw the same random numbers for the whole batch. Each computes the gradient of its rows, and the sum of
-  the gradients updates the weights. N workers therefore have the loss curve of one, up to rounding, and the batch does
-  not grow with the number of workers. A block with one worker gives the same bits as a fit without the block.
-- All workers use the same clock and the same validation error, so that they stop at the same step.
-- Only the first worker shows progress and writes checkpoints, and only its checkpoint folder is read. It sends its
-  state to the others at the start and the fitted model at the end: every process has the same imputer after `fit`.
-- When a process fails, the others raise `TrainingError` once it leaves the block or dies.
-- The preset "paper" is refused. Fits of images are not shared: each process makes its own.
+Processes share the fits inside a block of `joined`. All of them make the same fits in the same order, with the same
+table and settings, and with the seed, the clock and the validation error of the first worker; different tables or
+settings raise an error in every process. All workers draw the same random numbers for the whole batch. Each computes
+the gradient of its rows, and the sum of the gradients updates the weights, so that N workers have the loss curve of
+one, up to rounding. Only the first worker shows progress and writes checkpoints. When a process fails, the others
+raise `TrainingError` once it leaves the block or dies.
 """
 
 from __future__ import annotations
@@ -72,13 +58,7 @@ STORE_PAUSE = 0.02  # seconds between two reads of the store when processes meet
 
 
 class Workers:
-    """The processes that fit a model together, from the view of one of them.
-
-    Examples
-    --------
-    >>> ALONE.number, ALONE.is_first, ALONE.from_first(3), ALONE.gather("a")
-    (1, True, 3, ['a'])
-    """
+    """The processes that fit a model together, from the view of one of them."""
 
     def __init__(self, group: ProcessGroup | None = None) -> None:
         self._group = group
@@ -97,13 +77,7 @@ class Workers:
         return self.number == 1
 
     def part(self, n_rows: int) -> slice:
-        """Return the rows of a batch that belong to this worker, possibly none.
-
-        Examples
-        --------
-        >>> ALONE.part(5)
-        slice(0, 5, None)
-        """
+        """Return the rows of a batch that belong to this worker, possibly none."""
         ends = [n_rows * k // self.number for k in (self.rank, self.rank + 1)]
         return slice(*ends)
 
@@ -163,14 +137,7 @@ def current() -> Workers:
 
 @contextlib.contextmanager
 def joined(timeout: timedelta = TIMEOUT) -> Iterator[Workers]:
-    """Share the fits inside the block among all processes of torch's default process group.
-
-    Examples
-    --------
-    >>> with joined() as workers:
-    ...     workers.number
-    1
-    """
+    """Share the fits inside the block among all processes of torch's default process group."""
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
         yield ALONE
         return
@@ -197,7 +164,13 @@ def torchrun(device: str = "auto") -> Iterator[Workers]:
     from torch.distributed.rendezvous import rendezvous  # missing in builds of torch for a single process
 
     if device != "cpu" and torch.cuda.is_available():
-        _take_card(int(os.environ["LOCAL_RANK"]), torch.cuda.device_count())
+        place, number = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if place >= number:
+            raise ParameterError(
+                f"This machine has {number} graphics cards but more workers than that. Start torchrun with "
+                f"--nproc-per-node {number}, or compute on the CPU with --device cpu."
+            )
+        torch.cuda.set_device(place)
     found, rank, number = next(rendezvous("env://", timeout=TIMEOUT))
     store = fresh_store(found, rank, number)
     distributed.init_process_group(_backend(), store=store, rank=rank, world_size=number, timeout=TIMEOUT)
@@ -233,15 +206,6 @@ def fresh_store(store: Store, rank: int, number: int) -> Store:
                 store.set(f"mcflow/answer/{rank}", first)
                 return PrefixStore(first, store)
         time.sleep(STORE_PAUSE)
-
-
-def _take_card(place: int, number: int) -> None:
-    if place >= number:
-        raise ParameterError(
-            f"This machine has {number} graphics cards but more workers than that. Start torchrun with "
-            f"--nproc-per-node {number}, or compute on the CPU with --device cpu."
-        )
-    torch.cuda.set_device(place)
 
 
 def _backend() -> str:
@@ -285,19 +249,23 @@ class GradientMean:
 
 
 @contextlib.contextmanager
-def one_thread_when_small(n_cells: int) -> Iterator[None]:
-    """Run the block on one thread if its batches are small, and restore the number of threads afterwards.
-
-    With fewer than about 10,000 cells, two threads are no faster than one. They are five times slower if another
-    program keeps a core busy, because every kernel then waits for the thread that is not running.
-    """
+def _kernels_on(number: int) -> Iterator[None]:
+    """Run the kernels of the block on some threads, and restore the number of threads afterwards."""
     before = torch.get_num_threads()
-    if n_cells < SMALL_BATCH:
-        torch.set_num_threads(1)
+    torch.set_num_threads(number)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def one_thread_when_small(n_cells: int) -> contextlib.AbstractContextManager[None]:
+    """Run the block on one thread if its batches are small.
+
+    With fewer than about 10,000 cells, two threads are no faster than one. They are five times slower if another
+    program keeps a core busy, because every kernel then waits for the thread that is not running.
+    """
+    return _kernels_on(1 if n_cells < SMALL_BATCH else torch.get_num_threads())
 
 
 _THREADS: ContextVar[int] = ContextVar("threads", default=0)
@@ -310,70 +278,45 @@ def n_threads() -> int:
 
 @contextlib.contextmanager
 def kernels_on_one_thread() -> Iterator[None]:
-    """Run the kernels of the block on one thread each; `thread_pool` still uses all threads.
-
-    Kernels of small tables are short. With two threads, each of them would wait for the slower one, which takes many
-    times as long when another program keeps a core busy.
-    """
-    before = torch.get_num_threads()
+    """Run the kernels of the block on one thread each, because they are short; `thread_pool` still uses all threads."""
     token = _THREADS.set(n_threads())
-    torch.set_num_threads(1)
     try:
-        yield
+        with _kernels_on(1):
+            yield
     finally:
-        torch.set_num_threads(before)
         _THREADS.reset(token)
 
 
-@contextlib.contextmanager
-def kernels_on_all_threads() -> Iterator[None]:
+def kernels_on_all_threads() -> contextlib.AbstractContextManager[None]:
     """Undo `kernels_on_one_thread` for a block with large kernels."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n_threads())
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return _kernels_on(n_threads())
 
 
 @contextlib.contextmanager
 def thread_pool(at_most: int) -> Iterator[Callable[[Callable[[Part], Found], Sequence[Part]], list[Found]]]:
-    """Yield a function that maps over parts, each part on one thread, and restore the number of threads afterwards.
+    """Yield a function that maps over parts, each part on one thread.
 
     This uses the cores better than splitting each kernel among threads: there is no waiting at the end of a kernel, and
     single-threaded numpy code runs in parallel too. A pool of one thread leaves the kernels their threads.
     """
-    before, size = torch.get_num_threads(), min(n_threads(), at_most)
+    size = min(n_threads(), at_most)
     if size < 2:
         yield lambda function, parts: [function(part) for part in parts]
         return
-    try:
-        with ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield lambda function, parts: list(pool.map(function, parts))
-    finally:
-        torch.set_num_threads(before)
+    with (
+        _kernels_on(torch.get_num_threads()),
+        ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+    ):
+        yield lambda function, parts: list(pool.map(function, parts))
 
 
 def map_on_threads(function: Callable[[Part], Found], parts: Sequence[Part]) -> list[Found]:
-    """Apply a function to parts in parallel, each part on one thread.
-
-    Examples
-    --------
-    >>> map_on_threads(abs, [-1, 2])
-    [1, 2]
-    """
+    """Apply a function to parts in parallel, each part on one thread."""
     with thread_pool(len(parts)) as apply:
         return apply(function, parts)
 
 
 def share_out(rows: Array, at_most: int) -> list[Array]:
-    """Split rows (n_rows,) into parts for the threads, each with at most `at_most` rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> [part.tolist() for part in share_out(np.array([3, 5, 8]), 1)]
-    [[3], [5], [8]]
-    """
+    """Split rows (n_rows,) into parts for the threads, each with at most `at_most` rows."""
     size = max(1, min(at_most, math.ceil(len(rows) / n_threads())))
     return [rows[first : first + size] for first in range(0, len(rows), size)]

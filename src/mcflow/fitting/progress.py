@@ -19,81 +19,73 @@ if TYPE_CHECKING:
 
 
 def progress_callbacks(verbose: bool | str) -> list[Callback]:
-    """Return the callbacks that show the progress of a fit.
-
-    Examples
-    --------
-    >>> progress_callbacks(False), [type(one).__name__ for one in progress_callbacks("json")]
-    ([], ['JsonProgress'])
-    """
+    """Return the callbacks that show the progress of a fit."""
     if not verbose or verbose == "none":
         return []
     return [JsonProgress()] if verbose == "json" else [ProgressDisplay(live=None if verbose != "plain" else False)]
 
 
 def can_be_live(console: Any) -> bool:
-    """Return whether a console can update its output.
-
-    Examples
-    --------
-    >>> import io
-    >>> from rich.console import Console
-    >>> can_be_live(Console(file=io.StringIO()))
-    False
-    """
+    """Return whether a console can update its output."""
     if console.is_jupyter:
         return find_spec("ipywidgets") is not None
     return bool(console.is_terminal and not console.is_dumb_terminal)
 
 
-class _Clock:
-    """Elapsed and remaining time of a fit, with the phases after the epochs; a time limit counts from the first phase.
+class _TimedCallback(Callback):
+    """Measure the elapsed and the remaining time of a fit; a time limit counts from the first phase.
 
     A trainer may have `seconds_after`, the time that the phases after the epochs are expected to take at most.
     """
 
-    def __init__(self, trainer: AnyTrainer, opened: float | None = None) -> None:
-        self.start = time.perf_counter()
-        self.opened = self.start if opened is None else opened
-        self.first = trainer.epoch
-        self.after = float(getattr(trainer, "seconds_after", 0.0))
-        self.limit = float(trainer.config.max_time or 0.0)
-        self.ended: float | None = None
+    def __init__(self) -> None:
+        self._opened = 0.0  # start of the first phase
+        self._start = 0.0  # start of the epochs
+        self._end = 0.0  # end of the epochs
+        self._first_epoch = 0
+        self._after = 0.0
+        self._limit = 0.0
 
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.start
+    def on_begin(self, trainer: AnyTrainer) -> None:
+        """Start the clock."""
+        self._start = time.perf_counter()
+        self._opened = self._opened or self._start
+        self._first_epoch = trainer.epoch
+        self._after = float(getattr(trainer, "seconds_after", 0.0))
+        self._limit = float(trainer.config.max_time or 0.0)
 
-    def left(self, trainer: AnyTrainer, reached: float | None = None) -> float:
-        """Return an upper bound of the seconds that remain; a time limit bounds all phases together."""
-        reached = trainer.epoch if reached is None else reached
-        rate = self.seconds / max(reached - self.first, 1e-3)
-        return self._limited(max(rate * (trainer.config.max_epochs - reached), 0.0) + self.after)
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._start
 
-    def left_after(self) -> float | None:
-        """Return the same for a phase after the epochs, None if it is unknown."""
-        if self.ended is None or not self.after:
+    def _seconds_left(self, trainer: AnyTrainer, reached: float) -> float:
+        """Return an upper bound of the seconds that remain when some epochs are done."""
+        rate = self._seconds() / max(reached - self._first_epoch, 1e-3)
+        return self._limited(max(rate * (trainer.config.max_epochs - reached), 0.0) + self._after)
+
+    def _seconds_left_in_phases(self) -> float | None:
+        """Return the same at the start of a phase, None if it is unknown."""
+        self._opened = self._opened or time.perf_counter()
+        if not self._end or not self._after:
             return None
-        return self._limited(max(self.after - (time.perf_counter() - self.ended), 0.0))
+        return self._limited(max(self._after - (time.perf_counter() - self._end), 0.0))
 
     def _limited(self, seconds: float) -> float:
-        if not self.limit:
+        if not self._limit:
             return seconds
-        return min(seconds, max(self.limit - (time.perf_counter() - self.opened), 0.0))
+        return min(seconds, max(self._limit - (time.perf_counter() - self._opened), 0.0))
 
 
-class ProgressDisplay(Callback):
+class ProgressDisplay(_TimedCallback):
     """Show epoch, losses and the remaining time: live in terminals and notebooks, occasional lines elsewhere."""
 
     def __init__(self, console: Any = None, every_seconds: float = 10.0, live: bool | None = None) -> None:
+        super().__init__()
         self._console = console
         self._every = every_seconds
         self._live = live
         self._bar: Any = None
         self._task: Any = None
         self._status: Any = None
-        self._clock: _Clock | None = None
-        self._opened: float | None = None
         self._last = 0.0
 
     def _open_console(self) -> Any:
@@ -108,8 +100,8 @@ class ProgressDisplay(Callback):
     def on_begin(self, trainer: AnyTrainer) -> None:
         """Open the display."""
         self.close()
+        super().on_begin(trainer)
         console = self._open_console()
-        self._clock = _Clock(trainer, self._opened)
         self._last = time.perf_counter()
         if self._live:
             self._open_bar(trainer, console)
@@ -138,26 +130,27 @@ class ProgressDisplay(Callback):
         latest = trainer.history.epochs[-1]
         flow = f"loss of G {latest.flow_loss:.3f}, of H" if latest.flow_loss else "loss"
         losses = f"{flow} {latest.latent_loss:.5f}"
-        if self._bar is not None:
-            self._bar.update(self._task, completed=trainer.epoch, losses=losses, left=self._left(trainer))
-        elif self._due():
-            total = trainer.config.max_epochs
-            self._print(f"epoch {trainer.epoch}/{total}: {losses}, {self._left(trainer)}")
+        self._show(trainer, trainer.epoch, f"{trainer.epoch}", losses=losses)
 
     def on_part_end(self, trainer: ValidatedTrainer) -> None:
         """Show the progress within a long epoch."""
         done = trainer.epoch + trainer.position / trainer.n_rows
+        self._show(trainer, done, f"{done:.2f}")
+
+    def _show(self, trainer: AnyTrainer, done: float, words: str, **losses: str) -> None:
+        """Update the bar, or print a line if one is due."""
+        left = _in_words(self._seconds_left(trainer, done))
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, left=self._left(trainer, done))
-        elif self._due():
-            self._print(f"epoch {done:.2f}/{trainer.config.max_epochs}: {self._left(trainer, done)}")
+            self._bar.update(self._task, completed=done, left=left, **losses)
+        elif time.perf_counter() - self._last >= self._every:
+            self._last = time.perf_counter()
+            self._print(f"epoch {words}/{trainer.config.max_epochs}: {', '.join([*losses.values(), left])}")
 
     def on_phase(self, name: str) -> None:
         """Show the name of a phase before or after the epochs."""
         self.close()
-        self._opened = self._opened or time.perf_counter()
         console = self._open_console()
-        left = self._clock.left_after() if self._clock else None
+        left = self._seconds_left_in_phases()
         name += f", {_in_words(left)}" if left else ""
         if self._live:
             self._status = console.status(name)
@@ -168,11 +161,9 @@ class ProgressDisplay(Callback):
     def on_end(self, trainer: AnyTrainer) -> None:
         """Close the display and show why the training ended."""
         self.close()
-        seconds = self._clock.seconds if self._clock else 0.0
-        if self._clock:
-            self._clock.ended = time.perf_counter()
+        self._end = time.perf_counter()
         why = ENDINGS[trainer.history.ending]
-        self._print(f"trained {trainer.epoch} epoch{'s' * (trainer.epoch != 1)} in {seconds:.1f} s: {why}")
+        self._print(f"trained {trainer.epoch} epoch{'s' * (trainer.epoch != 1)} in {self._seconds():.1f} s: {why}")
 
     def on_fitted(self, history: History) -> None:
         """Say how good a fit is that the time limit ended."""
@@ -188,14 +179,6 @@ class ProgressDisplay(Callback):
                 shown.stop()
         self._bar = self._status = None
 
-    def _due(self) -> bool:
-        due = time.perf_counter() - self._last >= self._every
-        self._last = time.perf_counter() if due else self._last
-        return due
-
-    def _left(self, trainer: AnyTrainer, reached: float | None = None) -> str:
-        return _in_words(self._clock.left(trainer, reached) if self._clock else 0.0)
-
     def _print(self, line: str) -> None:
         self._console.print(line, highlight=False, soft_wrap=True)
 
@@ -204,27 +187,20 @@ def _in_words(seconds: float) -> str:
     return f"at most {int(seconds // 60)}:{int(seconds % 60):02d} left"
 
 
-class JsonProgress(Callback):
+class JsonProgress(_TimedCallback):
     """Write one JSON object per line for every event of a fit, for other programs.
 
     The events are "begin", "epoch", "part", "phase", "end" and, if the time limit ended the training, "cut_short".
     Numbers that are unknown or not finite are null.
-
-    Examples
-    --------
-    >>> import sys
-    >>> JsonProgress(sys.stdout).on_phase("calibrating")
-    {"event": "phase", "name": "calibrating"}
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
+        super().__init__()
         self._stream = stream
-        self._clock: _Clock | None = None
-        self._opened: float | None = None
 
     def on_begin(self, trainer: AnyTrainer) -> None:
         """Write the maximum number of epochs and the number of rows."""
-        self._clock = _Clock(trainer, self._opened)
+        super().on_begin(trainer)
         rows = trainer.n_rows if hasattr(trainer, "n_rows") else len(getattr(trainer, "rows", ()))
         self._write("begin", epochs=trainer.config.max_epochs, rows=rows)
 
@@ -242,52 +218,37 @@ class JsonProgress(Callback):
             validation_error=latest.validation_error,
             stage=latest.stage,
             seconds=self._seconds(),
-            seconds_left=self._left(trainer),
+            seconds_left=self._seconds_left(trainer, trainer.epoch),
         )
 
     def on_part_end(self, trainer: ValidatedTrainer) -> None:
         """Write the progress within a long epoch."""
         done = trainer.epoch + trainer.position / trainer.n_rows
-        share = done / trainer.config.max_epochs
-        self._write("part", done=share, seconds=self._seconds(), seconds_left=self._left(trainer, done))
+        share, left = done / trainer.config.max_epochs, self._seconds_left(trainer, done)
+        self._write("part", done=share, seconds=self._seconds(), seconds_left=left)
 
     def on_phase(self, name: str) -> None:
         """Write the name of a phase."""
-        self._opened = self._opened or time.perf_counter()
-        left = self._clock.left_after() if self._clock else None
+        left = self._seconds_left_in_phases()
         self._write("phase", name=name, **({} if left is None else {"seconds_left": left}))
 
     def on_end(self, trainer: AnyTrainer) -> None:
         """Write why the training ended."""
-        history = trainer.history
-        if self._clock:
-            self._clock.ended = time.perf_counter()
-        self._write("end", epochs=trainer.epoch, ending=ENDINGS[history.ending], seconds=self._seconds())
+        self._end = time.perf_counter()
+        ending = ENDINGS[trainer.history.ending]
+        self._write("end", epochs=trainer.epoch, ending=ending, seconds=self._seconds())
 
     def on_fitted(self, history: History) -> None:
         """Write how good a fit is that the time limit ended."""
         if history.cut_short:
             self._write("cut_short", quality=history.cut_short)
 
-    def _seconds(self) -> float:
-        return self._clock.seconds if self._clock else 0.0
-
-    def _left(self, trainer: AnyTrainer, reached: float | None = None) -> float | None:
-        return self._clock.left(trainer, reached) if self._clock else None
-
     def _write(self, event: str, **facts: Any) -> None:
         write_event(event, stream=self._stream, **facts)
 
 
 def write_event(event: str, *, stream: TextIO | None = None, **facts: Any) -> None:
-    """Write one event as a line of JSON.
-
-    Examples
-    --------
-    >>> import sys
-    >>> write_event("end", stream=sys.stdout, seconds=1.23456, left=float("nan"))
-    {"event": "end", "seconds": 1.235, "left": null}
-    """
+    """Write one event as a line of JSON."""
     target = stream or sys.stderr
     target.write(json.dumps({"event": event} | {name: _plain(value) for name, value in facts.items()}) + "\n")
     target.flush()

@@ -7,20 +7,11 @@ __all__ = ["ImageConfig"]
 import math
 from dataclasses import dataclass, replace
 
-#: Images that a fit of automatic length sees.
-_IMAGES_SEEN = 120_000
-
-#: Smallest number of epochs of automatic length.
-_MIN_EPOCHS = 2
-
-#: Largest number of epochs of automatic length.
-_MAX_EPOCHS = 60
-
-#: Channels of the first scale of the U-net.
-_WIDTH = 32
-
-#: Side below which images get half as many channels.
-_SMALL_SIDE = 12
+_IMAGES_SEEN = 120_000  #: Images that a fit of automatic length sees.
+_MIN_EPOCHS = 2  #: Smallest number of epochs of automatic length.
+_MAX_EPOCHS = 60  #: Largest number of epochs of automatic length.
+_WIDTH = 32  #: Channels of the first scale of the U-net.
+_SMALL_SIDE = 12  #: Side below which images get half as many channels.
 
 
 @dataclass(frozen=True)
@@ -53,13 +44,7 @@ class ImageConfig:
     few_rounds_share: float = 0.6  #: Fraction of missing pixels up to which scattered pixels are drawn in few rounds.
 
     def for_images(self, n_images: int, size: tuple[int, int]) -> ImageConfig:
-        """Return the configuration with every size that is 0 chosen for images of a height and width.
-
-        Examples
-        --------
-        >>> ImageConfig().for_images(60_000, (28, 28)).max_epochs
-        2
-        """
+        """Return the configuration with every size that is 0 chosen for images of a height and width."""
         n_epochs = min(max(math.ceil(_IMAGES_SEEN / n_images), _MIN_EPOCHS), _MAX_EPOCHS)
         return replace(
             self,

@@ -6,7 +6,7 @@ __all__ = ["PICTURE_ENDINGS", "read_image_folder", "read_picture", "write_image_
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -17,18 +17,10 @@ from mcflow.typing import Array, BoolArray
 if TYPE_CHECKING:
     from PIL import Image
 
-#: File extensions of pictures, in lower case.
-PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp")  #: File extensions of pictures, in lower case.
 
 #: Mode to which pictures of each mode of Pillow are converted.
 _MODES = {"1": "L", "L": "L", "LA": "LA", "RGB": "RGB", "RGBA": "RGBA", "PA": "RGBA"}
-
-
-class _Picture(NamedTuple):
-    """One picture and its transparent pixels, if it has transparency."""
-
-    pixels: Array  # (height, width) or (height, width, 3)
-    missing: BoolArray | None  # (height, width)
 
 
 def read_image_folder(path: str | Path, masks: str | Path | None = None) -> tuple[Array, BoolArray, list[str]]:
@@ -75,15 +67,14 @@ def read_image_folder(path: str | Path, masks: str | Path | None = None) -> tupl
     if not files:
         raise DataError(f"{path} has no pictures. It has to contain {', '.join(PICTURE_ENDINGS)} files.")
     mask_files = {} if masks is None else _mask_files(Path(masks), files)
-    first = _read(next(iter(files.values())))
-    images = np.empty((len(files), *first.pixels.shape), dtype=np.uint8)
-    mask = np.zeros(images.shape[:3], dtype=bool)
+    first_file = next(iter(files.values()))
+    first, _ = _read(first_file)
+    images = np.empty((len(files), *first.shape), dtype=np.uint8)
+    mask = np.empty(images.shape[:3], dtype=bool)
     for place, (stem, file) in enumerate(files.items()):
-        picture = _read(file)
-        _check_same(file, picture.pixels, first.pixels, next(iter(files.values())))
-        images[place] = picture.pixels
-        if picture.missing is not None:
-            mask[place] = picture.missing
+        pixels, transparent = _read(file)
+        _check_same(file, pixels, first, first_file)
+        images[place], mask[place] = pixels, transparent
         if stem in mask_files:
             mask[place] |= _read_mask(mask_files[stem], file, images.shape[1:3])
     return images, mask, [file.name for file in files.values()]
@@ -112,15 +103,16 @@ def _mask_files(folder: Path, files: dict[str, Path]) -> dict[str, Path]:
     return masks
 
 
-def _read(file: Path) -> _Picture:
+def _read(file: Path) -> tuple[Array, BoolArray]:
+    """Return the pixels (height, width) or (height, width, 3) of a picture, and which of them are transparent."""
     from PIL import ImageOps
 
     picture = _plain(ImageOps.exif_transpose(read_picture(file, str(file))), file)
     values = np.asarray(picture)
     if picture.mode in ("LA", "RGBA"):
         pixels = values[..., 0] if picture.mode == "LA" else values[..., :3]
-        return _Picture(pixels, values[..., -1] == 0)
-    return _Picture(values, None)
+        return pixels, values[..., -1] == 0
+    return values, np.zeros(values.shape[:2], dtype=bool)
 
 
 def _plain(picture: Image.Image, file: Path) -> Image.Image:
@@ -153,14 +145,13 @@ def _size(pixels: Array) -> str:
 
 
 def _read_mask(file: Path, picture: Path, size: tuple[int, ...]) -> BoolArray:
-    pixels = _read(file).pixels
+    pixels, _ = _read(file)
     if pixels.shape[:2] != size:
         raise DataError(
             f"The mask {file} is {_size(pixels)} pixels, but {picture.name} is {size[1]} × {size[0]}. Resize one."
         )
     grey = pixels if pixels.ndim == 2 else pixels.mean(axis=2)
-    missing: BoolArray = grey >= 128
-    return missing
+    return grey >= 128
 
 
 def write_image_folder(images: Array, folder: str | Path, names: Sequence[str]) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["hide_blocks", "hide_halves", "hide_pixels", "mask_images"]
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -51,8 +51,7 @@ def hide_pixels(shape: Sequence[int], rate: float, rng: RandomState = None) -> B
     """
     size = _size(shape)
     check_parameter("rate", rate, _SHARE, "Give the fraction of pixels to hide, such as 0.5.")
-    mask: BoolArray = _generator(rng).random(size, dtype=np.float32) < rate
-    return mask
+    return _generator(rng).random(size, dtype=np.float32) < rate
 
 
 def hide_blocks(shape: Sequence[int], share: float, rng: RandomState = None) -> BoolArray:
@@ -86,8 +85,7 @@ def hide_blocks(shape: Sequence[int], share: float, rng: RandomState = None) -> 
     top = generator.integers(height - tall + 1, size=(n_images, 1, 1))
     left = generator.integers(width - wide + 1, size=(n_images, 1, 1))
     rows, columns = np.arange(height)[:, None], np.arange(width)
-    mask: BoolArray = (rows >= top) & (rows < top + tall) & (columns >= left) & (columns < left + wide)
-    return mask
+    return (rows >= top) & (rows < top + tall) & (columns >= left) & (columns < left + wide)
 
 
 def hide_halves(shape: Sequence[int], side: str = "random", rng: RandomState = None) -> BoolArray:
@@ -118,16 +116,7 @@ def hide_halves(shape: Sequence[int], side: str = "random", rng: RandomState = N
     if side != "random":
         return np.repeat(halves[side][None], n_images, axis=0)
     chosen = _generator(rng).integers(len(_SIDES), size=n_images)
-    mask: BoolArray = np.stack([halves[name] for name in _SIDES])[chosen]
-    return mask
-
-
-#: Function of each kind of mask, called with the shape, the text after the colon and the random state.
-_KINDS: dict[str, Callable[[Sequence[int], str, RandomState], BoolArray]] = {
-    "pixels": lambda shape, rest, rng: hide_pixels(shape, _number("pixels", rest), rng),
-    "blocks": lambda shape, rest, rng: hide_blocks(shape, _number("blocks", rest), rng),
-    "halves": lambda shape, rest, rng: hide_halves(shape, rest or "random", rng),
-}
+    return np.stack([halves[name] for name in _SIDES])[chosen]
 
 
 def mask_images(shape: Sequence[int], word: str, rng: RandomState = None) -> BoolArray:
@@ -149,15 +138,21 @@ def mask_images(shape: Sequence[int], word: str, rng: RandomState = None) -> Boo
     >>> mask_images(images, "halves:top").mean().item()
     0.5
     """
-    kind, colon, rest = str(word).strip().partition(":")
-    if not colon and kind not in _KINDS:
-        kind, rest = ("pixels", kind) if _is_number(kind) else (kind, "")
-    if kind not in _KINDS:
+    text = str(word).strip()
+    kind, _, rest = f"pixels:{text}".partition(":") if _is_number(text) else text.partition(":")
+    rest = rest.strip()
+    if kind == "halves":
+        return hide_halves(shape, rest or "random", rng)
+    if kind not in ("pixels", "blocks"):
         raise ParameterError(
             f"The mask {word!r} is not known. Give a rate such as '0.5', or 'pixels:0.5', 'blocks:0.25' or "
-            f"'halves:left'.{did_you_mean(kind, _KINDS)}"
+            f"'halves:left'.{did_you_mean(kind, ('pixels', 'blocks', 'halves'))}"
         )
-    return _KINDS[kind](shape, rest.strip(), rng)
+    if not _is_number(rest):
+        raise ParameterError(
+            f"The mask '{kind}:{rest}' needs a number from 0 to 1 after the colon, as in '{kind}:0.5'."
+        )
+    return (hide_pixels if kind == "pixels" else hide_blocks)(shape, float(rest), rng)
 
 
 def _is_number(text: str) -> bool:
@@ -166,14 +161,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _number(kind: str, text: str) -> float:
-    if not _is_number(text):
-        raise ParameterError(
-            f"The mask '{kind}:{text}' needs a number from 0 to 1 after the colon, as in '{kind}:0.5'."
-        )
-    return float(text)
 
 
 def _generator(rng: RandomState) -> np.random.Generator:

@@ -18,24 +18,19 @@ from mcflow.fitting.calibration import Calibration, masses_beyond
 from mcflow.fitting.callbacks import Callback, History
 from mcflow.fitting.trainer import closing_all, notify_phase
 from mcflow.images.config import ImageConfig
-from mcflow.images.flow import GREY_LEVELS, ImageFlow, LogisticMixture, fit_image_flow, normal_scores
+from mcflow.images.networks import GREY_LEVELS, ImageFlow, LogisticMixture, PixelPrediction, UNet, normal_scores
 from mcflow.images.pixels import PixelCodec
-from mcflow.images.trainer import ImageTrainer
-from mcflow.images.unet import PixelPrediction, UNet
+from mcflow.images.trainer import ImageTrainer, fit_flow
 from mcflow.random import Streams, cell_uniforms
 from mcflow.typing import Array, BoolArray, FloatArray, Header
 
-#: Pixels of the images that pass through the networks together.
-PIXELS_AT_ONCE = 100_000
-
-#: Fractions of known pixels after each round, where few pixels are missing.
-FEW_ROUNDS = (1 / 4, 1 / 2, 1.0)
+PIXELS_AT_ONCE = 100_000  #: Pixels of the images that pass through the networks together.
+FEW_ROUNDS = (1 / 4, 1 / 2, 1.0)  #: Fractions of known pixels after each round, where few pixels are missing.
 
 #: Fractions of known pixels after each round, where many pixels or shapes are missing.
 MANY_ROUNDS = (1 / 64, 1 / 32, 1 / 16, 3 / 32, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1.0)
 
-#: Side of the tile in which the order of pixels repeats.
-TILE = 8
+TILE = 8  #: Side of the tile in which the order of pixels repeats.
 
 
 def bayer_rounds(height: int, width: int, shares: Sequence[float] = MANY_ROUNDS) -> list[BoolArray]:
@@ -44,11 +39,6 @@ def bayer_rounds(height: int, width: int, shares: Sequence[float] = MANY_ROUNDS)
     The order is that of a Bayer matrix: the pixels of a round lie between those of earlier rounds, as far apart as
     possible, so that they depend little on each other given the earlier ones. In the last half every pixel has four
     known neighbours.
-
-    Examples
-    --------
-    >>> [int(places.sum()) for places in bayer_rounds(8, 8, (0.25, 0.5, 1.0))]
-    [16, 16, 32]
     """
     matrix = np.zeros((1, 1))
     while len(matrix) < TILE:
@@ -118,19 +108,9 @@ class MaskedImageModel:
                 self.calibration = self._calibrate(trainer)
             n_steps = int(config.flow_steps_share * config.max_epochs * math.ceil(len(pixels) / config.batch_size))
             notify_phase(callbacks, "fitting the density")
-            fit_image_flow(
-                network,
-                flow,
-                pixels,
-                missing,
-                masks=trainer.masks,
-                streams=streams,
-                n_steps=min(max(n_steps, 1), config.max_flow_steps),
-                batch_size=config.batch_size,
-                learning_rate=config.flow_learning_rate,
-                integers=self.codec.n_levels > 0,
-                deadline=self.start + config.max_time if config.max_time else None,
-            )
+            n_steps = min(max(n_steps, 1), config.max_flow_steps)
+            deadline = self.start + config.max_time if config.max_time else None
+            fit_flow(trainer, flow, n_steps, integers=self.codec.n_levels > 0, deadline=deadline)
         many = trainer.masks.shaped or float(missing.float().mean()) > config.few_rounds_share
         self.rounds = MANY_ROUNDS if many else FEW_ROUNDS
         self.history, self.network, self.flow = trainer.history, network, flow.eval()
@@ -251,8 +231,7 @@ class MaskedImageModel:
                 independent = (-0.5 * (scores.square() + math.log(2 * math.pi)) * now).flatten(1).sum(1)
                 total += (masses.flatten(1).sum(1) + joint - independent).cpu().double()
             shown = shown | now
-        density: FloatArray = total.numpy()
-        return density
+        return total.numpy()
 
     def sample(self, n_images: int, seed: int) -> Tensor:
         """Draw new images."""
@@ -267,9 +246,8 @@ class MaskedImageModel:
         """Return everything learned as arrays by name."""
         arrays: dict[str, Array] = {"thorough": np.array(self.rounds is MANY_ROUNDS)}
         arrays |= self.calibration.tensors() if self.calibration is not None else {}
-        parts: dict[str, nn.Module] = {"network": self.network, "flow": self.flow}
-        for name, part in parts.items():
-            arrays |= {f"{name}.{key}": t.detach().cpu().contiguous().numpy() for key, t in part.state_dict().items()}
+        networks = nn.ModuleDict({"network": self.network, "flow": self.flow})
+        arrays |= {name: t.detach().cpu().contiguous().numpy() for name, t in networks.state_dict().items()}
         return arrays
 
     @classmethod
@@ -279,11 +257,10 @@ class MaskedImageModel:
         """Undo `tensors`."""
         model = cls(config, codec, header["seed"])
         model.network, model.flow = model._build()
-        parts: dict[str, nn.Module] = {"network": model.network, "flow": model.flow}
-        for name, part in parts.items():
-            own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
-            part.load_state_dict({key: torch.from_numpy(array) for key, array in own.items()})
-            part.to(device).eval()
+        networks = nn.ModuleDict({"network": model.network, "flow": model.flow})
+        own = {name: torch.from_numpy(a) for name, a in arrays.items() if name.startswith(("network.", "flow."))}
+        networks.load_state_dict(own)
+        networks.to(device).eval()
         model.rounds = MANY_ROUNDS if arrays["thorough"] else FEW_ROUNDS
         model.calibration = Calibration.from_tensors(arrays)
         return model

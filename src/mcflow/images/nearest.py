@@ -15,11 +15,8 @@ from mcflow.images.pixels import missing_values
 from mcflow.random import cell_uniforms, hash_rows, seed_from
 from mcflow.typing import Array, BoolArray, FloatArray, RandomState
 
-#: Pixels that are processed together; few enough for the caches of a processor.
-_PIXELS_AT_ONCE = 1 << 16
-
-#: Neighbourhood for distances within an image, in a stack of images.
-_WITHIN = np.zeros((3, 3, 3), dtype=bool)
+_PIXELS_AT_ONCE = 1 << 16  #: Pixels that are processed together; few enough for the caches of a processor.
+_WITHIN = np.zeros((3, 3, 3), dtype=bool)  #: Neighbourhood for distances within an image, in a stack of images.
 _WITHIN[1] = True
 
 _Places = npt.NDArray[np.int64]
@@ -56,9 +53,6 @@ def fill_nearest(
     The nearest pixels are the observed ones at the smallest Chebyshev distance max(abs Δy, abs Δx); one of them is
     chosen with equal probabilities (Richardson et al. 2020). All channels come from the same pixel, unless the mask
     differs between channels; then channels are filled separately.
-
-    Pixels at one distance form a square ring of two segments of rows and two of columns. Cumulative counts of observed
-    pixels along rows and columns give the number in each segment and the k-th of them in constant time.
 
     Examples
     --------
@@ -106,7 +100,7 @@ def _hash_images(values: FloatArray, seed: int) -> npt.NDArray[np.uint64]:
 
 
 class _Order(NamedTuple):
-    """Cumulative counts of observed pixels line by line, and the positions of the observed pixels."""
+    """Cumulative counts of observed pixels by line, and their positions: the k-th of a segment in constant time."""
 
     before: _Places
     places: _Places
@@ -182,7 +176,8 @@ def _fill_empty(images: Array, mask: BoolArray, empty: Any) -> None:
         if not bare.any():
             continue
         if empty is None:
-            values[bare] = _mean(values, missing)
+            mean = 0 if missing.all() else values.mean(where=~missing, dtype=np.float64)
+            values[bare] = mean if np.issubdtype(values.dtype, np.floating) else np.rint(mean)
             continue
         try:
             values[bare] = np.broadcast_to(np.asarray(empty), n_channels)[channel]
@@ -190,10 +185,3 @@ def _fill_empty(images: Array, mask: BoolArray, empty: Any) -> None:
             raise DataError(
                 f"empty has to be a number, or one for each of the {n_channels} channels: {error}."
             ) from error
-
-
-def _mean(values: Array, missing: BoolArray) -> Any:
-    if missing.all():
-        return 0
-    mean = values.mean(where=~missing, dtype=np.float64)
-    return mean if np.issubdtype(values.dtype, np.floating) else np.rint(mean)

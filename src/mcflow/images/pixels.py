@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mcflow.errors import DataError
-from mcflow.typing import Array, BoolArray, Header
+from mcflow.typing import Array, BoolArray
 
 #: Integer types, with the values of black and white.
 INTEGER_RANGES = {"uint8": (0.0, 255.0), "uint16": (0.0, 65535.0)}
@@ -42,18 +42,16 @@ class PixelCodec:
         values = pixels.transpose(0, 2, 3, 1).astype(np.float64) * (self.high - self.low) + self.low
         if self.dtype in INTEGER_RANGES:
             values = np.clip(np.rint(values), self.low, self.high)
-        images: Array = (values[..., 0] if self.flat else values).astype(self.dtype)
-        return images
+        return (values[..., 0] if self.flat else values).astype(self.dtype)
 
     def of(self, X: Any, mask: Any = None) -> tuple[Array, Pixels, BoolArray]:
         """Check new images; return them as an array, with their pixels and the mask of the missing ones."""
         images = _as_images(X)
         missing = _missing(images, mask)
-        shape = (*images.shape[1:], 1)[:3]
-        if shape != (self.height, self.width, self.channels) or (images.ndim == 3) != self.flat:
+        fitted = (self.height, self.width) if self.flat else (self.height, self.width, self.channels)
+        if images.shape[1:] != fitted:
             raise DataError(
-                f"These images are of shape {images.shape[1:]}, but the fit had {self._shape()}. "
-                "Crop or resize them to that."
+                f"These images are of shape {images.shape[1:]}, but the fit had {fitted}. Crop or resize them to that."
             )
         if (images.dtype.name in INTEGER_RANGES or self.dtype in INTEGER_RANGES) and images.dtype.name != self.dtype:
             raise DataError(
@@ -62,30 +60,17 @@ class PixelCodec:
             )
         return images, self._pixels(images, missing), missing
 
-    def _shape(self) -> tuple[int, ...]:
-        return (self.height, self.width) if self.flat else (self.height, self.width, self.channels)
-
     def _pixels(self, images: Array, missing: BoolArray) -> Pixels:
         """Return pixels between 0 and 1, with 0 where they are missing."""
-        four = images[..., None] if self.flat else images
-        scaled = (four.transpose(0, 3, 1, 2).astype(np.float32) - np.float32(self.low)) / np.float32(
-            self.high - self.low
-        )
+        low, span = np.float32(self.low), np.float32(self.high - self.low)
+        scaled = (_with_channels(images).transpose(0, 3, 1, 2).astype(np.float32) - low) / span
         return np.ascontiguousarray(np.where(missing, np.float32(0), scaled))
-
-    def to_dict(self) -> Header:
-        """Return the codec as plain values."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def read_pixels(
     X: Any, mask: Any = None, value_range: tuple[float, float] | None = None
 ) -> tuple[PixelCodec, Pixels, BoolArray]:
-    """Return the codec of images, their pixels and the mask of the missing ones.
-
-    Shapes: `X` (n_images, height, width) or (n_images, height, width, channels), returns twice (n_images, channels,
-    height, width).
-    """
+    """Return the codec of images, their pixels (n_images, channels, height, width) and the mask of the missing ones."""
     images = _as_images(X)
     missing = _missing(images, mask)
     if missing.all():
@@ -113,9 +98,14 @@ def _as_images(X: Any) -> Array:
     return images
 
 
+def _with_channels(images: Array) -> Array:
+    """Return images with an axis for channels, (n_images, height, width, channels)."""
+    return images if images.ndim == 4 else images[..., None]
+
+
 def _missing(images: Array, mask: Any) -> BoolArray:
     """Return the mask (n_images, channels, height, width) of the missing pixels."""
-    four = images if images.ndim == 4 else images[..., None]
+    four = _with_channels(images)
     missing = np.broadcast_to(missing_values(images, mask, "mask"), four.shape)
     if np.isinf(np.where(missing, 0, four)).any():
         raise DataError("Images hold infinite values. Replace them by NaN, or mark them in mask=.")
@@ -123,10 +113,7 @@ def _missing(images: Array, mask: Any) -> BoolArray:
 
 
 def missing_values(images: Array, mask: Any, name: str) -> BoolArray:
-    """Return which values are missing, by a mask or as NaN.
-
-    Shapes: returns (n_images, height, width, channels), with 1 channel if the mask holds for all of them.
-    """
+    """Return which values (n_images, height, width, channels) are missing; 1 channel if the mask holds for all."""
     missing: BoolArray = np.zeros((*images.shape[:3], 1), dtype=bool)
     if mask is not None:
         given = np.asarray(mask)
@@ -135,17 +122,16 @@ def missing_values(images: Array, mask: Any, name: str) -> BoolArray:
                 f"{name} is of shape {given.shape} and type {given.dtype.name}, but has to be of type bool and shape "
                 f"{images.shape[:3]}{f' or {images.shape}' if images.ndim == 4 else ''}, True where a pixel is missing."
             )
-        missing = given if given.ndim == 4 else given[..., None]
+        missing = _with_channels(given)
     if np.issubdtype(images.dtype, np.floating):
-        missing = missing | np.isnan(images if images.ndim == 4 else images[..., None])
+        missing = missing | np.isnan(_with_channels(images))
     return missing
 
 
 def _range(images: Array, missing: BoolArray) -> tuple[float, float]:
     if images.dtype.name in INTEGER_RANGES:
         return INTEGER_RANGES[images.dtype.name]
-    four = images if images.ndim == 4 else images[..., None]
-    seen = four[~missing.transpose(0, 2, 3, 1)]
+    seen = _with_channels(images)[~missing.transpose(0, 2, 3, 1)]
     low, high = float(seen.min()), float(seen.max())
     if low >= 0 and high <= 1:
         return 0.0, 1.0

@@ -10,8 +10,7 @@ from mcflow.lazy import lazily
 
 if TYPE_CHECKING:
     from mcflow.imputers.base import TableImputer
-    from mcflow.imputers.image import MCFlowImageImputer
-    from mcflow.imputers.image_base import ImageImputer
+    from mcflow.imputers.image import ImageImputer, MCFlowImageImputer
     from mcflow.imputers.persistence import load
     from mcflow.imputers.table import MCFlowImputer
 
@@ -20,8 +19,7 @@ __getattr__, __dir__ = lazily(
     __all__,
     {
         "base": "TableImputer",
-        "image": "MCFlowImageImputer",
-        "image_base": "ImageImputer",
+        "image": "ImageImputer MCFlowImageImputer",
         "persistence": "load",
         "table": "MCFlowImputer",
     },

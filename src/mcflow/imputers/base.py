@@ -1,4 +1,4 @@
-"""Base class of table imputers: data frames, column types, constraints, feature names and missing indicators."""
+"""Base class of table imputers: data frames, column types, constraints, feature names, indicators and the summary."""
 
 from __future__ import annotations
 
@@ -6,41 +6,37 @@ __all__ = ["TableImputer"]
 
 import abc
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import narwhals as nw
 import numpy as np
-from sklearn.base import TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from mcflow.columns import frames
 from mcflow.columns.constraints import Constraints
-from mcflow.columns.frames import (
-    Frame,
-    add_columns,
-    build_frame,
-    cells_of,
-    convert,
-    fill_native,
-    is_time,
-    read_frame,
-    read_where,
-    select,
-    type_named,
-    whole_columns,
-)
-from mcflow.columns.planning import ColumnSettings, column_settings, plan_table
+from mcflow.columns.frames import Frame, read_frame, read_where
+from mcflow.columns.planning import column_settings, plan_table
 from mcflow.columns.schema import CATEGORY_KINDS, Column, TableSchema
 from mcflow.config import Interval, Options, check_parameters
 from mcflow.errors import DataError, McflowWarning, TrainingError
-from mcflow.imputers.column_summary import SummaryMixin
 from mcflow.typing import Array, BoolArray, FloatArray, TableT
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[misc]
+#: Parameters with settings of columns, which replace those of the schema.
+COLUMN_SETTINGS = ("kinds", "roles", "bounds", "allowed", "rules", "missing_values")
+
+MAX_NAMES = 5  #: Number of feature names that an error lists.
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
     """Base class of all table imputers.
 
     A subclass implements `_fit_values` and `_fill_values` on arrays of codes of the columns that vary. This class
@@ -72,8 +68,6 @@ class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[mis
     restore_integers: bool = False
     add_indicator: bool = False
     keep_empty_features: bool = False
-    schema_: TableSchema
-    constraints_: Constraints
 
     @abc.abstractmethod
     def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
@@ -105,10 +99,12 @@ class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[mis
         ParameterError
             If a parameter is out of range.
         """
-        schema, constraints, values = self._planned(X)
-        model = schema.among_coded(model=True)
+        return self._fit_planned(*self._planned(X))
+
+    def _fit_planned(self, schema: TableSchema, constraints: Constraints, values: FloatArray, *rest: Any) -> Self:
+        model = schema.model_among_coded
         columns = [schema.columns[p] for p in schema.model]
-        self._fit_values(values[:, model], columns, constraints.low[model], constraints.high[model])
+        self._fit_values(values[:, model], columns, constraints.low[model], constraints.high[model], *rest)
         self._remember(schema, constraints)
         return self
 
@@ -116,25 +112,18 @@ class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[mis
         """Return schema and constraints of a table, and the codes of its coded columns."""
         check_parameters(self)
         frame = read_frame(X)
-        schema, constraints = plan_table(frame, self._column_settings(frame))
+        given = {name: getattr(self, name) for name in (*COLUMN_SETTINGS, "decimals")}
+        settings = column_settings(frame, self.schema, whole=self.restore_integers, **given)
+        schema, constraints = plan_table(frame, settings)
         values = frame.codes(schema)
         if schema.empty and not self.keep_empty_features:
-            self._warn_of_empty([schema.columns[p].name for p in schema.empty])
+            warnings.warn(
+                f"Skipping features without any observed values: {[schema.columns[p].name for p in schema.empty]}. At "
+                "least one observed value is needed to fill a column; keep_empty_features=True keeps such columns, "
+                "numbers filled with 0.",
+                stacklevel=3,
+            )
         return schema, constraints, values
-
-    def _column_settings(self, frame: Frame) -> ColumnSettings:
-        """Return the settings of the schema, replaced by those of the other parameters."""
-        given = {name: getattr(self, name) for name in ("kinds", "roles", "bounds", "allowed", "rules")}
-        given |= {"missing_values": self.missing_values, "decimals": self.decimals}
-        return column_settings(frame, self.schema, whole=self.restore_integers, **given)
-
-    @staticmethod
-    def _warn_of_empty(names: list[Any]) -> None:
-        warnings.warn(
-            f"Skipping features without any observed values: {names}. At least one observed value is needed to "
-            "fill a column; keep_empty_features=True keeps such columns, numbers filled with 0.",
-            stacklevel=4,
-        )
 
     def _remember(self, schema: TableSchema, constraints: Constraints) -> None:
         self.schema_ = schema
@@ -175,20 +164,20 @@ class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[mis
         check_is_fitted(self)
         frame, values = self._read(X)
         wanted = None if where is None else read_where(where, frame)
-        filled: TableT = self._filled(frame, values, self._fill_values, where=wanted)
+        filled: TableT = self._filled(frame, values, where=wanted)
         return filled
 
     def _filled(
         self,
         frame: Frame,
         values: FloatArray,
-        fill: Callable[[FloatArray], FloatArray],
+        codes: FloatArray | None = None,
         *,
         rules: bool = True,
         where: BoolArray | None = None,
     ) -> Any:
-        """Return the table with missing cells filled by `fill`, in the requested output type."""
-        filled = self._completed(values, fill, rules=rules)
+        """Return the table with missing cells filled as by `_completed`, in the requested output type."""
+        filled = self._completed(values, codes, rules=rules)
         for k, position in enumerate(self.schema_.coded):
             if not self.schema_.columns[position].filled:
                 filled[:, k] = values[:, k]
@@ -196,37 +185,24 @@ class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[mis
             filled = np.where(where[:, list(self.schema_.coded)], filled, values)
         return self._outgoing(frame, frame.fill(self.schema_, values, filled), where)
 
-    def _tables(
-        self,
-        frame: Frame,
-        values: FloatArray,
-        series: Iterable[FloatArray],
-        *,
-        rules: bool = True,
-        where: BoolArray | None = None,
-    ) -> Iterator[Any]:
-        """Yield a filled table for each array of codes of the columns that vary."""
+    def _tables(self, frame: Frame, values: FloatArray, series: Iterable[FloatArray], **how: Any) -> Iterator[Any]:
+        """Yield a filled table, as `_filled` does, for each array of codes of the columns that vary."""
         for codes in series:
-            yield self._filled(frame, values, lambda _, codes=codes: codes, rules=rules, where=where)  # type: ignore[misc]
+            yield self._filled(frame, values, codes, **how)
 
     def _seen_by_model(self, values: FloatArray) -> FloatArray:
-        """Return the codes of the columns that vary, as the model may use them."""
-        return self._usable(values)[:, self.schema_.among_coded(model=True)]
+        """Return the codes of the columns that vary, without those of columns with the role "targets_only"."""
+        hidden = np.array([self.schema_.columns[p].role == "targets_only" for p in self.schema_.model], dtype=bool)
+        given: FloatArray = values[:, self.schema_.model_among_coded]
+        given[:, hidden] = np.nan
+        return given
 
-    def _completed(
-        self, values: FloatArray, fill: Callable[[FloatArray], FloatArray] | None = None, *, rules: bool = True
-    ) -> FloatArray:
-        """Return all coded columns with missing cells filled within the constraints."""
-        fill = fill or self._fill_values
+    def _completed(self, values: FloatArray, codes: FloatArray | None = None, *, rules: bool = True) -> FloatArray:
+        """Return all coded columns with missing cells filled, by `codes` of the columns of the model if given."""
         missing = np.isnan(values)
-        hidden = self._usable(values)
-        model = self.schema_.among_coded(model=True)
-        if model.all():
-            filled = fill(hidden.copy()) if np.isnan(hidden).any() else hidden
-        else:
-            filled = hidden.copy()
-            if np.isnan(hidden[:, model]).any():
-                filled[:, model] = fill(hidden[:, model])
+        filled, given = values.copy(), self._seen_by_model(values)
+        if np.isnan(given).any():
+            filled[:, self.schema_.model_among_coded] = self._fill_values(given) if codes is None else codes
         for k, position in enumerate(self.schema_.coded):
             column = self.schema_.columns[position]
             if not column.in_model:
@@ -247,15 +223,6 @@ class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[mis
                 "Its weights are damaged or its training diverged: fit it again, or load another file."
             )
 
-    def _usable(self, values: FloatArray) -> FloatArray:
-        """Return the codes without those of columns with the role "targets_only"."""
-        hidden = self.schema_.among_coded(role="targets_only")
-        if not hidden.any():
-            return values
-        usable = values.copy()
-        usable[:, hidden] = np.nan
-        return usable
-
     def _outgoing(self, frame: Frame, filled: Any, where: BoolArray | None) -> Any:
         """Drop empty columns, add indicators, and convert to the requested output type."""
         keep = self._kept()
@@ -270,12 +237,13 @@ class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[mis
         if self.keep_empty_features and empty:
             filled = self._with_zeros(frame, filled, empty)
         if self.restore_integers:
-            filled = whole_columns(filled, [c.name for c in self.schema_.columns if (c.base or c.kind) == "integer"])
+            integers = [c.name for c in self.schema_.columns if (c.base or c.kind) == "integer"]
+            filled = frames.whole_columns(filled, integers)
         if len(keep) < self.n_features_in_:
-            filled = select(filled, keep)
-        filled = add_columns(filled, indicators) if indicators else filled
+            filled = frames.select(filled, keep)
+        filled = frames.add_columns(filled, indicators) if indicators else filled
         wanted = _get_output_config("transform", self)["dense"]
-        return filled if wanted == "default" else convert(filled, wanted)
+        return filled if wanted == "default" else frames.convert(filled, wanted)
 
     def _kept(self) -> list[int]:
         drop = set() if self.keep_empty_features else set(self.schema_.empty)
@@ -286,16 +254,16 @@ class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[mis
         fresh = []
         for p, missing in empty.items():
             column = self.schema_.columns[p]
-            kind = type_named(column.dtype)
-            if kind is not None and not is_time(kind) and missing.any():
+            kind = frames.type_named(column.dtype)
+            if kind is not None and not frames.is_time(kind) and missing.any():
                 number = replace(column, kind="continuous", whole=True)
-                fresh.append(fill_native(frame.series(p), missing, np.zeros(frame.n_rows), number))
+                fresh.append(frames.fill_native(frame.series(p), missing, np.zeros(frame.n_rows), number))
         return nw.from_native(filled, eager_only=True).with_columns(*fresh).to_native() if fresh else filled
 
     def _indicators(self, frame: Frame) -> dict[str, FloatArray]:
         if not self.add_indicator:
             return {}
-        names = self._names_in(None)
+        names = _check_feature_names_in(self, None)
         columns = self.schema_.columns
         masks = {p: frame.missing(p, columns[p]).astype(np.float64) for p in self.schema_.incomplete}
         return {f"missingindicator_{names[p]}": mask for p, mask in masks.items()}
@@ -339,10 +307,6 @@ class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[mis
                 "input. Pass the columns that the model was fitted on."
             )
 
-    def _names_in(self, input_features: Any) -> Array:
-        names: Array = _check_feature_names_in(self, input_features)
-        return names
-
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the columns that `transform` returns.
 
@@ -356,17 +320,49 @@ class TableImputer(TransformerMixin, SummaryMixin, abc.ABC):  # type: ignore[mis
         ndarray of str
         """
         check_is_fitted(self, "n_features_in_")
-        names = self._names_in(input_features)
+        names = _check_feature_names_in(self, input_features)
         kept = [names[p] for p in self._kept()]
         if self.add_indicator:
             kept += [f"missingindicator_{names[p]}" for p in self.schema_.incomplete]
         return np.array(kept, dtype=object)
 
-    def _new_table(self, codes: FloatArray) -> Any:
-        """Build a table of the type seen at fit from the codes of all coded columns."""
-        columns = [self.schema_.columns[p] for p in self.schema_.coded]
-        cells = {c.name: cells_of(codes[:, k], c, type_named(c.dtype)) for k, c in enumerate(columns)}
-        return build_frame(self.schema_.container, cells)
+    def summary(self) -> pd.DataFrame:
+        """Return what the fit knows of each column.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each column of the table, with its `kind`, its `role`, the share of `missing` cells at fit, and
+            the `error` on validation cells relative to that of the mean or the most frequent category: 0 is perfect,
+            and 1 is no better than the mean. The error is NaN where it was not measured.
+        """
+        import pandas as pd
+
+        check_is_fitted(self)
+        schema = self.schema_
+        history = getattr(self, "history_", None)
+        errors = {schema.model[k]: error for k, _, error in getattr(history, "column_errors", ())}
+        rows = [
+            (column.kind, column.role, column.missing / schema.n_rows, errors.get(position, float("nan")))
+            for position, column in enumerate(schema.columns)
+        ]
+        names = pd.Index([column.name for column in schema.columns], name="column")
+        return pd.DataFrame(rows, index=names, columns=["kind", "role", "missing", "error"])
+
+    def _repr_html_inner(self) -> str:
+        """Return the diagram of scikit-learn and, after a fit, the summary."""
+        diagram: str = super()._repr_html_inner()
+        if not hasattr(self, "schema_"):
+            return diagram
+        table = self.summary()
+        table["missing"] = table["missing"].map("{:.1%}".format)
+        table["error"] = table["error"].map("{:.2f}".format).replace("nan", "–")
+        shown: str = table.to_html(border=0)
+        return diagram + shown
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return bundle | ({"text/html": self._repr_html_inner()} if "text/html" in bundle else {})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -383,15 +379,11 @@ def _check_names(known: list[str], given: list[str]) -> None:
     message = "The feature names should match those that were passed during fit.\n"
     new = [name for name in given if name not in set(known)]
     gone = [name for name in known if name not in set(given)]
-    if new:
-        message += "Feature names unseen at fit time:\n" + _bullets(new)
-    if gone:
-        message += "Feature names seen at fit time, yet now missing:\n" + _bullets(gone)
+    for title, names in (("unseen at fit time", new), ("seen at fit time, yet now missing", gone)):
+        if names:
+            message += f"Feature names {title}:\n" + "".join(f"- {name}\n" for name in names[:MAX_NAMES])
+        if len(names) > MAX_NAMES:
+            message += f"- ... and {len(names) - MAX_NAMES} more\n"
     if not new and not gone:
         message += "Feature names must be in the same order as they were in fit.\n"
     raise DataError(message)
-
-
-def _bullets(names: list[str], most: int = 5) -> str:
-    lines = "".join(f"- {name}\n" for name in names[:most])
-    return lines + (f"- ... and {len(names) - most} more\n" if len(names) > most else "")

@@ -1,43 +1,39 @@
-"""MCFlowImageImputer, the imputer of images."""
+"""Imputers of images: arrays of any numeric type, masks, value ranges and folders of pictures."""
 
 from __future__ import annotations
 
-__all__ = ["IMAGE_ALGORITHMS", "MCFlowImageImputer"]
+__all__ = ["IMAGE_ALGORITHMS", "ImageImputer", "MCFlowImageImputer"]
 
-from collections.abc import Iterator, Mapping
+import abc
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mcflow.config import Interval, Options, check_parameter
-from mcflow.errors import ParameterError
+from mcflow.config import Interval, Options, check_parameter, check_parameters
+from mcflow.errors import ParameterError, TrainingError
 from mcflow.images.config import ImageConfig
+from mcflow.images.folders import read_image_folder
 from mcflow.images.model import MaskedImageModel
 from mcflow.images.nearest import fill_nearest
-from mcflow.images.pixels import PixelCodec
-from mcflow.imputers.image_base import IMAGES_AT_ONCE, ImageImputer
-from mcflow.imputers.presets import (
-    IMAGE_PRESETS,
-    OVERRIDES,
-    Config,
-    choose_device,
-    config_to_dict,
-    fit_callbacks,
-    fit_seed,
-    resolve,
-)
+from mcflow.images.pixels import PixelCodec, Pixels, read_pixels
+from mcflow.imputers import presets
+from mcflow.imputers.presets import Config
 from mcflow.paper.config import PaperConfig
 from mcflow.paper.image_model import PaperImageModel
 from mcflow.random import Streams, checked_ids, hash_rows, seed_from
 from mcflow.typing import Array, BoolArray, FloatArray, RandomState
 
-STEPS = 65535  # number of steps to which pixels are rounded when images are hashed
-N_SUMS = 4  # number of weighted sums of pixels by which images are hashed
+IMAGES_AT_ONCE = 1024  #: Number of images that are filled together.
+STEPS = 65535  #: Number of steps to which pixels are rounded when images are hashed.
+N_SUMS = 4  #: Number of weighted sums of pixels by which images are hashed.
 
 #: Model of each configuration, and what it is built with besides the images.
 IMAGE_ALGORITHMS: dict[type, tuple[Any, dict[str, Any]]] = {
@@ -46,6 +42,146 @@ IMAGE_ALGORITHMS: dict[type, tuple[Any, dict[str, Any]]] = {
 }
 
 
+class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[misc]
+    """Base class of all image imputers.
+
+    A subclass implements `_fit_pixels` and `_fill_pixels`. Both take float32 tensors of shape
+    (n_images, channels, height, width) with values between 0 and 1, zero where missing, and masks of the same shape.
+
+    Attributes
+    ----------
+    codec_ : PixelCodec
+        Size, type and value range of the images.
+    """
+
+    #: Constraints on the parameters of the subclass.
+    constraints: ClassVar[Mapping[str, Interval | Options]] = {}
+    codec_: PixelCodec
+
+    @abc.abstractmethod
+    def _fit_pixels(self, codec: PixelCodec, pixels: Tensor, missing: Tensor) -> None:
+        """Fit to pixels with missing ones; assign results at the end, so that a failed fit changes nothing."""
+
+    @abc.abstractmethod
+    def _fill_pixels(self, pixels: Tensor, missing: Tensor) -> Tensor:
+        """Return the completed pixels; the result for an image may not depend on other images."""
+
+    def fit(self, X: Any, y: Any = None, *, mask: Any = None) -> Self:
+        """Fit the imputer to images with missing pixels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_images, height, width) or (n_images, height, width, channels), or path-like
+            Images of type uint8, uint16 or float, where NaN is missing, or a folder of pictures.
+        y : None
+            Ignored, present for API consistency.
+        mask : array-like of bool or path-like, optional
+            True where a pixel is missing, of shape (n_images, height, width) or of the shape of X; or a folder of
+            pictures with the same names, white where a pixel is missing.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            If the images have the wrong number of axes, no observed pixels or infinite values.
+        ParameterError
+            If a parameter is out of range.
+        """
+        check_parameters(self)
+        codec, pixels, missing = read_pixels(*_opened(X, mask), getattr(self, "value_range", None))
+        self._fit_pixels(codec, torch.from_numpy(pixels), torch.from_numpy(missing))
+        self.codec_ = codec
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, *, mask: Any = None) -> Array:
+        """Fit the imputer to images with missing pixels, and fill them.
+
+        Parameters
+        ----------
+        X, y, mask
+            As for `fit`.
+
+        Returns
+        -------
+        ndarray of the shape and type of X
+        """
+        return self.fit(X, y, mask=mask).transform(X, mask=mask)
+
+    def transform(self, X: Any, *, mask: Any = None) -> Array:
+        """Fill the missing pixels of images, without refitting.
+
+        Parameters
+        ----------
+        X, mask
+            As for `fit`, with images of the size and type seen there.
+
+        Returns
+        -------
+        ndarray of the shape and type of X
+            Only missing pixels change; the result for an image does not depend on the other images.
+
+        Raises
+        ------
+        DataError
+            If images have another size or type than at fit.
+        """
+        check_is_fitted(self)
+        return self._filled(self._read(X, mask), self._fill_pixels)
+
+    def _read(self, X: Any, mask: Any) -> tuple[Array, Pixels, BoolArray]:
+        """Read images like those of the fit."""
+        return self.codec_.of(*_opened(X, mask))
+
+    def _filled(self, read: tuple[Array, Pixels, BoolArray], fill: Callable[[Tensor, Tensor], Tensor]) -> Array:
+        """Return images, as `_read` returns them, filled by `fill` in parts."""
+        images, pixels, missing = read
+        filled = images.copy()
+        for part in _parts(images):
+            if missing[part].any():
+                found = fill(torch.from_numpy(pixels[part]), torch.from_numpy(missing[part]))
+                self._put(filled[part], missing[part], found)
+        return filled
+
+    def _put(self, images: Array, missing: Array, pixels: Tensor) -> None:
+        """Write filled pixels to the missing ones of images, in place."""
+        values = pixels.detach().cpu().numpy()
+        if not np.isfinite(values[missing]).all():  # which integer images would show as black
+            raise TrainingError(
+                "The model gives no finite value for some missing pixels. Its weights are damaged or its training "
+                "diverged: fit it again, or load another file."
+            )
+        found = self.codec_.images(np.where(missing, values, 0))
+        where = missing.transpose(0, 2, 3, 1)
+        where = where[..., 0] if self.codec_.flat else where
+        np.copyto(images, found.astype(images.dtype), where=where)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32", "uint8"]
+        return tags
+
+
+def _opened(X: Any, mask: Any) -> tuple[Any, Any]:
+    """Return images and mask, read from folders if paths were given."""
+    if not isinstance(X, str | Path):
+        return X, mask
+    named = isinstance(mask, str | Path)
+    images, found, _ = read_image_folder(X, mask if named else None)
+    return images, found if mask is None or named else np.asarray(mask) | found
+
+
+def _parts(images: Array) -> list[slice]:
+    """Return slices of the images that are filled together."""
+    return [slice(first, first + IMAGES_AT_ONCE) for first in range(0, len(images), IMAGES_AT_ONCE)]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class MCFlowImageImputer(ImageImputer):
     """Fill missing pixels of images with neural networks, with draws, intervals and densities.
 
@@ -59,9 +195,6 @@ class MCFlowImageImputer(ImageImputer):
         the smallest and largest observed value. Integer images use the range of their type.
     max_epochs : int, optional
         Maximum number of epochs. Defaults to a number that depends on the number of images; 500 for "paper".
-    max_time : float, optional
-        Maximum time of the fit in seconds. The learning-rate schedule follows the clock, so that a short fit ends with
-        a decayed learning rate too.
     batch_size : int, optional
         Images per step. Defaults to 16; for "paper" to 128; the paper has 512 for faces.
     learning_rate : float, optional
@@ -70,14 +203,8 @@ class MCFlowImageImputer(ImageImputer):
         For "paper": λ, the tolerance of early stopping and the number of couplings, as in `MCFlowImputer`.
     calibrate : bool, default=True
         Calibrate quantiles on validation pixels.
-    checkpoint_dir : path-like, optional
-        Folder for checkpoints. An interrupted fit resumes from there.
-    device : str, default="auto"
-        "cpu", "cuda", "cuda:1" or "mps"; "auto" chooses the fastest available one.
-    random_state : int, Generator, RandomState or None, default=None
-        Seed of all random numbers.
-    verbose : bool or {"auto", "plain", "json", "none"}, default=False
-        Show epochs, losses and the remaining time on standard error, as in `MCFlowImputer`.
+    max_time, checkpoint_dir, device, random_state, verbose
+        As for `MCFlowImputer`.
 
     Attributes
     ----------
@@ -116,61 +243,40 @@ class MCFlowImageImputer(ImageImputer):
     """
 
     constraints: ClassVar[Mapping[str, Interval | Options]] = {
-        "preset": Options(tuple(IMAGE_PRESETS), types=(ImageConfig, PaperConfig)),
+        "preset": Options(tuple(presets.IMAGE_PRESETS), types=(ImageConfig, PaperConfig)),
         "value_range": Options((None,), types=(tuple, list)),
     }
-    model_: PaperImageModel | MaskedImageModel
-
-    def __init__(
-        self,
-        *,
-        preset: str | Config = "default",
-        value_range: tuple[float, float] | None = None,
-        max_epochs: int | None = None,
-        max_time: float | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        likelihood_weight: float | None = None,
-        tolerance: float | None = None,
-        n_couplings: int | None = None,
-        calibrate: bool = True,
-        checkpoint_dir: str | Path | None = None,
-        device: str = "auto",
-        random_state: RandomState = None,
-        verbose: bool | str = False,
-    ) -> None:
-        self.preset = preset
-        self.value_range = value_range
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.likelihood_weight = likelihood_weight
-        self.tolerance = tolerance
-        self.n_couplings = n_couplings
-        self.calibrate = calibrate
-        self.checkpoint_dir = checkpoint_dir
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    preset: str | Config = "default"
+    value_range: tuple[float, float] | None = None
+    max_epochs: int | None = None
+    max_time: float | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    likelihood_weight: float | None = None
+    tolerance: float | None = None
+    n_couplings: int | None = None
+    calibrate: bool = True
+    checkpoint_dir: str | Path | None = None
+    device: str = "auto"
+    random_state: RandomState = None
+    verbose: bool | str = False
+    model_: PaperImageModel | MaskedImageModel = field(init=False)
 
     def _fit_pixels(self, codec: PixelCodec, pixels: Tensor, missing: Tensor) -> None:
-        overrides = {name: getattr(self, name, None) for name in OVERRIDES}
-        config = resolve(self.preset, IMAGE_PRESETS, **overrides)
-        seed = fit_seed(self.random_state, self.checkpoint_dir)
+        overrides = {name: getattr(self, name, None) for name in presets.OVERRIDES}
+        config = presets.resolve(self.preset, presets.IMAGE_PRESETS, **overrides)
+        seed = presets.fit_seed(self.random_state, self.checkpoint_dir)
         algorithm, parts = IMAGE_ALGORITHMS[type(config)]
         model = algorithm.prepare(codec, pixels, missing, seed, config, **parts)
         model.calibrates = self.calibrate
-        inputs = {"seed": seed, "config": config_to_dict(model.config), "images": codec.to_dict()}
+        inputs = {"seed": seed, "config": presets.config_to_dict(model.config), "images": asdict(codec)}
         incomplete = np.where(missing.numpy(), np.float32(np.nan), pixels.numpy())
-        callbacks = fit_callbacks(self.verbose, self.checkpoint_dir, incomplete, inputs)
-        model.fit(pixels, missing, Streams(seed), choose_device(self.device), callbacks)
+        callbacks = presets.fit_callbacks(self.verbose, self.checkpoint_dir, incomplete, inputs)
+        model.fit(pixels, missing, Streams(seed), presets.choose_device(self.device), callbacks)
         for callback in callbacks:
             callback.on_fitted(model.history)
         # Assigned at the end: a fit that fails leaves an earlier one as it was.
-        self.model_, self.config_, self.seed_ = model, model.config, seed
-        self.history_ = model.history
-        self.n_epochs_ = len(self.history_.epochs)
+        presets.set_model(self, model, seed)
 
     def _fill_pixels(self, pixels: Tensor, missing: Tensor) -> Tensor:
         return self.model_.fill(pixels, missing)
@@ -182,14 +288,12 @@ class MCFlowImageImputer(ImageImputer):
 
         Parameters
         ----------
-        X : array-like of shape (n_images, height, width) or (n_images, height, width, channels)
-            Images of the size and type seen at fit; they may be new.
+        X, mask
+            As for `transform`; the images may be new.
         m : int, default=20
             Number of draws.
         random_state : int, Generator, RandomState or None
             Seed of the draws. The draws of an image depend on the seed and on the image only.
-        mask : array-like of bool, optional
-            True where a pixel is missing.
         image_ids : array-like of shape (n_images,), optional
             An integer that identifies each image. Without it, equal images get equal draws.
 
@@ -203,38 +307,29 @@ class MCFlowImageImputer(ImageImputer):
         images, pixels, missing = self._read(X, mask)
         ids = None if image_ids is None else checked_ids("image_ids", image_ids, len(images))
         seed = seed_from(random_state)
-        return self._draws((images, pixels, missing), _hashes(pixels, missing, seed, ids), int(m), seed)
-
-    def _draws(
-        self,
-        read: tuple[Array, npt.NDArray[np.float32], BoolArray],
-        hashes: npt.NDArray[np.uint64],
-        m: int,
-        seed: int,
-    ) -> Iterator[Array]:
-        images, pixels, missing = read
-        parts = [slice(first, first + IMAGES_AT_ONCE) for first in range(0, len(images), IMAGES_AT_ONCE)]
+        hashes = _hashes(pixels, missing, seed, ids)
         series = [
-            self.model_.draws(torch.from_numpy(pixels[p]), torch.from_numpy(missing[p]), m, seed, hashes[p])
-            for p in parts
+            (p, self.model_.draws(torch.from_numpy(pixels[p]), torch.from_numpy(missing[p]), int(m), seed, hashes[p]))
+            for p in _parts(images)
         ]
-        for _ in range(m):
+
+        def draw_all() -> Array:
             filled = images.copy()
-            for part, drawn in zip(parts, series, strict=True):
+            for part, drawn in series:
                 self._put(filled[part], missing[part], next(drawn))
-            yield filled
+            return filled
+
+        return (draw_all() for _ in range(int(m)))
 
     def quantile(self, X: Any, q: Any, *, mask: Any = None) -> Any:
         """Fill missing pixels with quantiles of their predictive distributions.
 
         Parameters
         ----------
-        X : array-like of shape (n_images, height, width) or (n_images, height, width, channels)
-            Images of the size and type seen at fit.
+        X, mask
+            As for `transform`.
         q : float or sequence of float
             Probabilities from 0 to 1.
-        mask : array-like of bool, optional
-            True where a pixel is missing.
 
         Returns
         -------
@@ -247,8 +342,7 @@ class MCFlowImageImputer(ImageImputer):
             raise ParameterError(f"q is {q!r}, but has to be between 0 and 1.")
         images, pixels, missing = self._read(X, mask)
         found = [images.copy() for _ in asked]
-        for first in range(0, len(images), IMAGES_AT_ONCE):
-            part = slice(first, first + IMAGES_AT_ONCE)
+        for part in _parts(images):
             answers = self.model_.quantiles(torch.from_numpy(pixels[part]), torch.from_numpy(missing[part]), asked)
             for filled, answer in zip(found, answers, strict=True):
                 self._put(filled[part], missing[part], answer)
@@ -259,12 +353,10 @@ class MCFlowImageImputer(ImageImputer):
 
         Parameters
         ----------
-        X : array-like of shape (n_images, height, width) or (n_images, height, width, channels)
-            Images of the size and type seen at fit.
+        X, mask
+            As for `transform`.
         level : float, default=0.9
             Probability of the interval, between 0 and 1.
-        mask : array-like of bool, optional
-            True where a pixel is missing.
 
         Returns
         -------
@@ -281,10 +373,8 @@ class MCFlowImageImputer(ImageImputer):
 
         Parameters
         ----------
-        X : array-like of shape (n_images, height, width) or (n_images, height, width, channels)
-            Images of the size and type seen at fit. Missing pixels are filled first, as by `transform`.
-        mask : array-like of bool, optional
-            True where a pixel is missing.
+        X, mask
+            As for `transform`. Missing pixels are filled first.
 
         Returns
         -------

@@ -13,33 +13,21 @@ import torch
 
 import mcflow
 from mcflow.columns.constraints import Constraints
-from mcflow.columns.schema import Column
 from mcflow.config import check_parameter
 from mcflow.errors import DataError, ModelFileError, ParameterError
 from mcflow.files.atomic import read_tensors, write_tensors
-from mcflow.imputers.formats import upgrade
-from mcflow.imputers.headers import ModelHeader, parse_config, parse_header
+from mcflow.imputers import model_checks
+from mcflow.imputers.base import COLUMN_SETTINGS
 from mcflow.imputers.image import IMAGE_ALGORITHMS, MCFlowImageImputer
-from mcflow.imputers.models import ALGORITHMS, TableModel
-from mcflow.imputers.presets import Config, choose_device, config_to_dict
+from mcflow.imputers.model_checks import ModelHeader, parse_config, parse_header
+from mcflow.imputers.presets import choose_device, config_to_dict, set_model, table_algorithm
 from mcflow.imputers.table import MCFlowImputer
-from mcflow.imputers.tensors import check_image_tensors, check_table_tensors
 from mcflow.typing import Array, Header
 
 KIND = "model"  # as opposed to a checkpoint
 
 #: Parameters that are not saved, or saved in another form.
-NOT_SAVED = (
-    "checkpoint_dir",
-    "random_state",
-    "schema",
-    "kinds",
-    "roles",
-    "bounds",
-    "allowed",
-    "rules",
-    "missing_values",
-)
+NOT_SAVED = ("checkpoint_dir", "random_state", "schema", *COLUMN_SETTINGS)
 
 
 def save(imputer: MCFlowImputer | MCFlowImageImputer, path: str | Path) -> None:
@@ -49,7 +37,7 @@ def save(imputer: MCFlowImputer | MCFlowImageImputer, path: str | Path) -> None:
     check_is_fitted(imputer)
     tensors, header = imputer.model_.tensors(), _header(imputer)
     if isinstance(imputer, MCFlowImageImputer):
-        header |= {"images": imputer.codec_.to_dict()}
+        header |= {"images": dataclasses.asdict(imputer.codec_)}
     else:
         _refuse_labels(imputer)
         header |= {"schema": imputer.schema_.to_dict(), "constraints": imputer.constraints_.to_dict()}
@@ -84,10 +72,9 @@ def load(path: str | Path, *, device: str = "auto") -> Any:
     """
     version, header, arrays = read_tensors(Path(path), KIND)
     try:
-        header, arrays = upgrade(version, header, arrays)
-        parsed = parse_header(header)
-        build = _build_image if parsed.images is not None else _build
-        return build(parsed, arrays, device)
+        if version == 1:
+            header, arrays = _from_1(header, arrays)
+        return _build(parse_header(header), arrays, device)
     except ModelFileError as error:
         raise ModelFileError(f"{path} is not a usable model: {error}") from error
     except ParameterError as error:
@@ -152,55 +139,115 @@ def _parameters(estimator: type, header: ModelHeader, device: str) -> dict[str, 
     return parameters
 
 
-def _restore(imputer: Any, model: Any, header: ModelHeader) -> None:
-    """Set the loaded model and its state on an imputer."""
-    model.history = header.history
-    imputer.model_, imputer.config_, imputer.seed_ = model, model.config, header.seed
-    imputer.history_, imputer.n_epochs_ = model.history, len(model.history.epochs)
-
-
-def _build_image(header: ModelHeader, arrays: dict[str, Array], device: str) -> MCFlowImageImputer:
-    assert header.images is not None
-    imputer = MCFlowImageImputer(**_parameters(MCFlowImageImputer, header, device))
-    imputer.codec_, config = header.images, parse_config(header.config)
-    check_image_tensors(arrays, imputer.codec_, config)
-    algorithm, parts = IMAGE_ALGORITHMS[type(config)]
-    seed = {"seed": header.seed}
-    model = algorithm.from_tensors(arrays, imputer.codec_, config, seed, choose_device(device), **parts)
-    _restore(imputer, model, header)
-    shape = (1, imputer.codec_.channels, imputer.codec_.height, imputer.codec_.width)
-    filled = model.fill(torch.zeros(shape), torch.ones(shape, dtype=torch.bool))
-    _check_answer(filled.numpy())
-    return imputer
-
-
-def _build(header: ModelHeader, arrays: dict[str, Array], device: str) -> MCFlowImputer:
-    schema, constraints = header.schema, header.constraints
-    assert schema is not None
-    assert constraints is not None
-    imputer = MCFlowImputer(**_parameters(MCFlowImputer, header, device))
-    config, columns = parse_config(header.config), [schema.columns[p] for p in schema.model]
-    own = {name: array for name, array in arrays.items() if not name.startswith("other.")}
-    models = [_model(own, columns, config, header.seed, device)]
-    for k, other in enumerate(header.others):
-        own = {name.removeprefix(f"other.{k}."): a for name, a in arrays.items() if name.startswith(f"other.{k}.")}
-        models.append(_model(own, columns, config, other.seed, device))
-        models[-1].history = header.history
-    _restore(imputer, models[0], header)
-    imputer.other_models_ = models[1:]
-    imputer._remember(schema, Constraints.from_dict(dataclasses.asdict(constraints)))
-    return imputer
-
-
-def _model(arrays: dict[str, Array], columns: list[Column], config: Config, seed: int, device: str) -> TableModel:
-    """Build a model of tables, and fill a row with it, so that a file that cannot do so is refused here."""
-    check_table_tensors(arrays, columns, config)
-    model = ALGORITHMS[type(config)].from_tensors(arrays, columns, config, {"seed": seed}, choose_device(device))
-    if model.is_fitted:
-        _check_answer(model.fill(np.full((1, len(columns)), np.nan)))
-    return model
-
-
-def _check_answer(filled: Array) -> None:
-    if not np.isfinite(filled).all():
+def _build(header: ModelHeader, arrays: dict[str, Array], device: str) -> Any:
+    """Build an imputer, and fill a row or an image with each model, so that a file that cannot do so is refused."""
+    kind = MCFlowImputer if header.images is None else MCFlowImageImputer
+    imputer: Any = kind(**_parameters(kind, header, device))
+    config, chosen = parse_config(header.config), choose_device(device)
+    if header.images is not None:
+        imputer.codec_ = codec = header.images
+        model_checks.check_image_tensors(arrays, codec, config)
+        algorithm, parts = IMAGE_ALGORITHMS[type(config)]
+        models = [algorithm.from_tensors(arrays, codec, config, {"seed": header.seed}, chosen, **parts)]
+        shape = (1, codec.channels, codec.height, codec.width)
+        filled = [models[0].fill(torch.zeros(shape), torch.ones(shape, dtype=torch.bool)).numpy()]
+    else:
+        assert header.schema is not None
+        assert header.constraints is not None
+        columns = [header.schema.columns[p] for p in header.schema.model]
+        models = []
+        seeds = {"": header.seed} | {f"other.{k}.": other.seed for k, other in enumerate(header.others)}
+        for prefix, seed in seeds.items():
+            own = _with_prefix(arrays, prefix)
+            model_checks.check_table_tensors(own, columns, config)
+            models.append(table_algorithm(config).from_tensors(own, columns, config, {"seed": seed}, chosen))
+        filled = [model.fill(np.full((1, len(columns)), np.nan)) for model in models if model.is_fitted]
+        imputer.other_models_ = models[1:]
+        imputer._remember(header.schema, Constraints.from_dict(dataclasses.asdict(header.constraints)))
+    if not all(np.isfinite(one).all() for one in filled):
         raise ModelFileError("the model fills cells with numbers that are not finite.")
+    for model in models:
+        model.history = header.history
+    set_model(imputer, models[0], header.seed)
+    return imputer
+
+
+def _with_prefix(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
+    """Return the arrays of a bootstrap copy, whose names have a prefix, or of the first model without one."""
+    if not prefix:
+        return {name: array for name, array in arrays.items() if not name.startswith("other.")}
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+#: Tensors of format 1 by the start of their names, and their names since.
+_TENSORS_OF_1 = {
+    "grid.bends": "grid.asinh_params",
+    "grid.atoms": "grid.point_masses",
+    "votes": "gaussian_share",
+    "normal.": "gaussian.",
+    "mapper.bends": "network.asinh_params",
+    "mapper.": "network.",
+}
+
+#: Fields of the sections of format 1 that have another name since; None drops the field.
+_FIELDS_OF_1: dict[str, dict[str, Any]] = {
+    "masked": {"masked": None, "n_layers": None, "held_share": "validation_share", "window": None, "scaling": None}
+    | {"likelihood_weight": None, "tolerance": None, "refills": None},
+    "paper": dict.fromkeys(("masked", "hide_share", "held_share", "weight_decay", "n_blocks", "width"))
+    | dict.fromkeys(("n_members", "n_knots", "n_points", "reads_mask")),
+    "images": {"masked": None, "n_layers": None, "held_share": "validation_share", "window": None, "scaling": None}
+    | {"likelihood_weight": None, "tolerance": None, "refills": None, "hide_share": None, "n_couplings": None}
+    | dict.fromkeys(("n_members", "n_knots", "n_points", "reads_mask")),
+}
+
+#: Chains of format 1 for images of the paper's preset, which were constants then.
+_IMAGE_CHAINS_OF_1 = {"burn_in": 40, "thinning": 5, "n_states": 39, "state_thinning": 1}
+
+
+def _from_1(header: Header, arrays: dict[str, Array]) -> tuple[Header, dict[str, Array]]:
+    """Return header and tensors of a file of format 1 as the current format has them."""
+    of_images = header["estimator"] == "MCFlowImageImputer"
+    parameters = dict(header["parameters"])
+    if isinstance(parameters["preset"], dict):
+        parameters["preset"] = _config_of_1(parameters["preset"], of_images)
+    history = {**header["history"], "epochs": [_epoch_of_1(epoch) for epoch in header["history"]["epochs"]]}
+    new: dict[str, Any] = {**header, "parameters": parameters, "history": history}
+    new["config"] = _config_of_1(header["settings"], of_images)
+    if not of_images:
+        columns = [
+            {name.replace("levels", "categories"): value for name, value in column.items()}
+            for column in header["schema"]["columns"]
+        ]
+        new["schema"] = {**header["schema"], "columns": columns}
+        new["others"] = [{"seed": other["seed"]} for other in header["others"]]
+    if new["config"]["algorithm"] != "paper":
+        arrays = {_renamed(name): array for name, array in arrays.items()}
+    return new, arrays
+
+
+def _config_of_1(sections: dict[str, dict[str, Any]], of_images: bool) -> dict[str, Any]:
+    """Return the four sections of settings of format 1 as one configuration."""
+    algorithm = ("images" if of_images else "masked") if sections["latent"]["masked"] else "paper"
+    config: dict[str, Any] = {"algorithm": algorithm}
+    if algorithm == "paper":
+        config |= _IMAGE_CHAINS_OF_1 if of_images else {}
+        config["n_flow_layers"] = sections["flow"]["n_layers"]
+        config["n_latent_layers"] = sections["latent"]["n_layers"]
+    for section in sections.values():
+        for name, value in section.items():
+            new = _FIELDS_OF_1[algorithm].get(name, name)
+            if new is not None and name != "n_layers":
+                config[new] = value
+    return config
+
+
+def _epoch_of_1(epoch: dict[str, Any]) -> dict[str, Any]:
+    return {{"held_error": "validation_error"}.get(name, name): value for name, value in epoch.items()}
+
+
+def _renamed(name: str) -> str:
+    prefix, own = (name[: len("other.0.")], name[len("other.0.") :]) if name.startswith("other.") else ("", name)
+    for old, new in _TENSORS_OF_1.items():
+        if own.startswith(old):
+            return prefix + new + own[len(old) :]
+    return name

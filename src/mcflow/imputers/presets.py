@@ -14,12 +14,14 @@ __all__ = [
     "fit_callbacks",
     "fit_seed",
     "resolve",
+    "set_model",
+    "table_algorithm",
 ]
 
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcflow.config import CONSTRAINTS, Interval, Options, check_parameter
 from mcflow.errors import DataError, ParameterError, did_you_mean
@@ -36,17 +38,17 @@ if TYPE_CHECKING:
     import torch
 
     from mcflow.fitting.distributed import Workers
+    from mcflow.masked.model import MaskedModel
+    from mcflow.paper.model import PaperModel
+
+    TableModel: TypeAlias = MaskedModel | PaperModel
 
 Config = MaskedConfig | PaperConfig | ImageConfig
 
-#: Presets of `MCFlowImputer`.
-PRESETS: dict[str, Config] = {"default": MaskedConfig(), "paper": PaperConfig()}
+PRESETS: dict[str, Config] = {"default": MaskedConfig(), "paper": PaperConfig()}  #: Presets of `MCFlowImputer`.
 
 #: Presets of `MCFlowImageImputer`; batch size, learning rate and λ of "paper" depend on the images.
-IMAGE_PRESETS: dict[str, Config] = {
-    "default": ImageConfig(),
-    "paper": PAPER_IMAGES,
-}
+IMAGE_PRESETS: dict[str, Config] = {"default": ImageConfig(), "paper": PAPER_IMAGES}
 
 #: Arguments of the imputers that replace a field of the preset.
 OVERRIDES = (
@@ -106,6 +108,14 @@ def resolve(preset: str | Config, presets: Mapping[str, Config] = PRESETS, **ove
     return dataclasses.replace(config, **changes)
 
 
+def table_algorithm(config: Config) -> Any:
+    """Return the class of the `TableModel` of a configuration; all have the methods that `MCFlowImputer` calls."""
+    from mcflow.masked.model import MaskedModel
+    from mcflow.paper.model import PaperModel
+
+    return MaskedModel if isinstance(config, MaskedConfig) else PaperModel
+
+
 def config_to_dict(config: Config) -> dict[str, Any]:
     """Return a configuration as plain values, with the name of its algorithm."""
     algorithm = next(name for name, kind in CONFIGS.items() if type(config) is kind)
@@ -153,3 +163,9 @@ def fit_callbacks(
     if checkpoint_dir is not None:
         callbacks.append(Checkpointer(Path(checkpoint_dir), fingerprint(values, inputs), inputs["seed"]))
     return callbacks + (progress_callbacks(verbose) if verbose else [])
+
+
+def set_model(imputer: Any, model: Any, seed: int) -> None:
+    """Set a fitted or loaded model on an imputer, with its configuration, history and seed."""
+    imputer.model_, imputer.config_, imputer.seed_ = model, model.config, seed
+    imputer.history_, imputer.n_epochs_ = model.history, len(model.history.epochs)

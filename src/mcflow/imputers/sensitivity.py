@@ -7,7 +7,7 @@ __all__ = ["DeltaDraws", "Sensitivity", "TippingPoint", "sensitivity", "tilt_cat
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -16,15 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from mcflow.columns.schema import CATEGORY_KINDS, Column
 from mcflow.config import Interval, check_parameter
 from mcflow.errors import McflowWarning, ParameterError, did_you_mean
-from mcflow.imputers.uncertainty import warn_of_equal_rows
-from mcflow.pool.display import as_frame, as_text
+from mcflow.imputers.table import MCFlowImputer, warn_of_equal_rows
 from mcflow.pool.fits import PooledFit, fit_pooled
-from mcflow.pool.rules import PooledResult
+from mcflow.pool.rules import PooledResult, as_text
 from mcflow.random import cell_uniforms, checked_ids, hash_rows, seed_from
 from mcflow.typing import Array, FloatArray, RandomState
-
-if TYPE_CHECKING:
-    from mcflow.imputers.uncertainty import UncertaintyMixin
 
 DAY = 86_400_000_000  # microseconds of a day, the unit of deltas of dates
 CLIPPED_SHARE = 0.05  # fraction of the shifted cells that may be clipped at a bound before a warning is issued
@@ -39,23 +35,12 @@ REDRAW_STREAM = 0x72656472  # separates the random numbers of the draws after th
 
 @dataclass(frozen=True)
 class TippingPoint:
-    """The shift of the filled cells of a column at which a conclusion changes.
+    """The shift of the filled cells of a column at which a conclusion changes."""
 
-    Parameters
-    ----------
-    term : str
-        Term of the analysis.
-    below, above : float or None
-        The negative and the positive delta nearest to 0 at which the conclusion changes; None if it does not change
-        within the grid.
-    words : str
-        The result in words, also returned by `str`.
-    """
-
-    term: str
-    below: float | None
-    above: float | None
-    words: str
+    term: str  #: Term of the analysis.
+    below: float | None  #: Negative delta nearest to 0 at which the conclusion changes; None if it does not.
+    above: float | None  #: Positive delta nearest to 0 at which the conclusion changes; None if it does not.
+    words: str  #: The result in words, also returned by `str`.
 
     @property
     def delta(self) -> float | None:
@@ -69,31 +54,14 @@ class TippingPoint:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Sensitivity:
-    """Delta-adjusted draws, and an analysis of them, for a series of deltas.
+    """Delta-adjusted draws, and an analysis of them, for a series of deltas; see `MCFlowImputer.sensitivity`."""
 
-    Parameters
-    ----------
-    column : object
-        The column whose filled cells are shifted.
-    deltas : tuple of float
-        Shifts in increasing order, among them 0.
-    results : mapping of float to PooledResult
-        The pooled analysis at each delta; empty without an analysis.
-    level : float
-        Confidence level of the intervals.
-    delta_draws : DeltaDraws or None
-        Source of the completed tables.
-
-    See Also
-    --------
-    MCFlowImputer.sensitivity : Run a sensitivity analysis.
-    """
-
-    column: Any
-    deltas: tuple[float, ...]
+    column: Any  #: The column whose filled cells are shifted.
+    deltas: tuple[float, ...]  #: Shifts in increasing order, among them 0.
+    #: The pooled analysis at each delta; empty without an analysis.
     results: Mapping[float, PooledResult] = field(default_factory=dict)
-    level: float = 0.95
-    delta_draws: DeltaDraws | None = None
+    level: float = 0.95  #: Confidence level of the intervals.
+    delta_draws: DeltaDraws | None = None  #: Source of the completed tables.
 
     def draws(self, delta: float) -> Iterator[Any]:
         """Draw completed tables at one delta.
@@ -118,16 +86,17 @@ class Sensitivity:
 
         Returns
         -------
-        pandas.DataFrame or pyarrow.Table
-            A pandas table if pandas is installed. Columns: delta, term, estimate, std.error, df, p.value and both ends
-            of the interval.
+        pandas.DataFrame
+            Columns: delta, term, estimate, std.error, df, p.value and both ends of the interval.
 
         Raises
         ------
         ParameterError
             If there was no analysis.
         """
-        return as_frame(self._columns())
+        import pandas as pd
+
+        return pd.DataFrame(self._columns())
 
     def tipping_point(self, term: str, alpha: float = 0.05) -> TippingPoint:
         """Find the shift of the filled cells at which the conclusion about a term changes.
@@ -166,7 +135,10 @@ class Sensitivity:
         results = self._analysed()
         if not 0 < alpha < 1:
             raise ParameterError(f"alpha is {alpha!r}, but has to be between 0 and 1, such as 0.05.")
-        place = _place(term, results[0.0].names)
+        names = results[0.0].names
+        if term not in names:
+            raise ParameterError(f"There is no term {term!r}. There are {', '.join(names)}.{did_you_mean(term, names)}")
+        place = names.index(term)
         ends = np.array([_ends(results[delta], place, alpha) for delta in self.deltas])
         start = self.deltas.index(0.0)
         below = _change(self.deltas[start::-1], ends[start::-1])
@@ -206,19 +178,16 @@ class Sensitivity:
             high: np.concatenate([result.interval[:, 1] for _, result in parts]),
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         title = f"Filled cells of {self.column} shifted by {', '.join(f'{delta:g}' for delta in self.deltas)}"
         if not self.results:
             return title
         columns = self._columns()
         return as_text(title, {"term": columns.pop("term")} | columns)
 
-    def __repr__(self) -> str:
-        return str(self)
-
 
 def sensitivity(
-    imputer: UncertaintyMixin,
+    imputer: MCFlowImputer,
     X: Any,
     column: Any,
     deltas: Any,
@@ -262,12 +231,6 @@ def _terms_only(fit: PooledFit) -> PooledResult:
     return PooledResult(**{part.name: getattr(fit, part.name) for part in fields(PooledResult)})
 
 
-def _place(term: str, names: tuple[str, ...]) -> int:
-    if term not in names:
-        raise ParameterError(f"There is no term {term!r}. There are {', '.join(names)}.{did_you_mean(term, names)}")
-    return names.index(term)
-
-
 def _ends(result: PooledResult, place: int, alpha: float) -> tuple[float, float]:
     """Return the bounds of the interval of level 1 - alpha of a term."""
     half = stats.t.isf(alpha / 2, result.df[place]) * result.std_error[place]
@@ -292,7 +255,7 @@ class DeltaDraws:
     """Draws of a table in which the filled cells of one column are shifted by a delta."""
 
     def __init__(
-        self, imputer: UncertaintyMixin, X: Any, column: Any, *, m: int, random_state: RandomState, row_ids: Any = None
+        self, imputer: MCFlowImputer, X: Any, column: Any, *, m: int, random_state: RandomState, row_ids: Any = None
     ) -> None:
         check_is_fitted(imputer)
         check_parameter("m", m, Interval(int, 1))
@@ -324,19 +287,26 @@ class DeltaDraws:
 
     def _series(self, delta: float) -> Iterator[FloatArray]:
         """Yield the codes of the columns of the model, within the constraints."""
-        seen_by_model = self.imputer.schema_.among_coded(model=True)
+        seen_by_model = self.imputer.schema_.model_among_coded
         clipped = 0
         for number, codes in enumerate(self._drawn()):
-            own = self.imputer._completed(self.values[self.rows], lambda _, codes=codes: codes[self.rows])  # type: ignore[misc]
+            own = self.imputer._completed(self.values[self.rows], codes[self.rows])
             cells, n_clipped = self._shifted(own[:, self.place], number, delta)
             clipped += n_clipped
             values = self.values[self.rows]
             values[:, self.place] = cells = self._settled(values, cells)
             rest = self._rest(codes[self.rows], cells, number)
             # The shifted cell counts as observed, so that rules adjust the other cells to it.
-            codes[self.rows] = self.imputer._completed(values, lambda _, rest=rest: rest)[:, seen_by_model]  # type: ignore[misc]
+            codes[self.rows] = self.imputer._completed(values, rest)[:, seen_by_model]
             yield codes
-        self._warn_of_bounds(delta, clipped / max(self.m * len(self.rows), 1))
+        share = clipped / max(self.m * len(self.rows), 1)
+        if share > CLIPPED_SHARE:
+            warnings.warn(
+                f"At delta {delta:g}, {100 * share:.0f} % of the shifted cells of column {self.column.name!r} are at a "
+                f"bound and clipped. Set bounds={{{self.column.name!r}: (low, high)}} at fit, or use smaller deltas.",
+                McflowWarning,
+                stacklevel=1,
+            )
 
     def _drawn(self) -> Iterator[FloatArray]:
         """Yield the codes of the draws; drawn cells are kept for the next delta if they are few."""
@@ -381,8 +351,7 @@ class DeltaDraws:
         """Return the shifted cells within whole numbers, bounds and rules, given the observed cells."""
         raw, free = values.copy(), np.zeros(values.shape, dtype=bool)
         raw[:, self.place], free[:, self.place] = cells, True
-        settled: FloatArray = self.imputer.constraints_.apply(raw, free)[:, self.place]
-        return settled
+        return self.imputer.constraints_.apply(raw, free)[:, self.place]
 
     def _rest(self, codes: FloatArray, cells: FloatArray, number: int) -> FloatArray:
         """Return rows whose other missing cells are drawn given the shifted ones."""
@@ -403,28 +372,13 @@ class DeltaDraws:
         rows = self.given if self.ids is None else np.column_stack([self.given, self.ids[self.rows]])
         return hash_rows(rows, own_seed)
 
-    def _warn_of_bounds(self, delta: float, share: float) -> None:
-        if share > CLIPPED_SHARE:
-            warnings.warn(
-                f"At delta {delta:g}, {100 * share:.0f} % of the shifted cells of column {self.column.name!r} are at a "
-                f"bound and clipped. Set bounds={{{self.column.name!r}: (low, high)}} at fit, or use smaller deltas.",
-                McflowWarning,
-                stacklevel=2,
-            )
-
 
 def tilt_categories(codes: FloatArray, probabilities: FloatArray, uniforms: FloatArray, delta: float) -> FloatArray:
     r"""Change drawn categories so that the log-odds of each category against the one before it increase by delta.
 
     With the cumulative distribution functions :math:`F` before and :math:`F_\delta` after the change, a cell with
-    category j gets :math:`F_\delta^{-1}(F(j - 1) + u p_j)`. The category is monotone in delta.
-
-    Shapes: `codes`, `uniforms` (n_cells,), `probabilities` (n_cells, n_categories), returns (n_cells,).
-
-    Examples
-    --------
-    >>> tilt_categories(np.array([0.0, 0.0, 1.0]), np.full((3, 2), 0.5), np.array([0.2, 0.8, 0.5]), 1.0)
-    array([0., 1., 1.])
+    category j gets :math:`F_\delta^{-1}(F(j - 1) + u p_j)`. The category is monotone in delta. `probabilities` are of
+    shape (n_cells, n_categories), everything else (n_cells,).
     """
     if delta == 0:
         return codes
@@ -437,11 +391,10 @@ def tilt_categories(codes: FloatArray, probabilities: FloatArray, uniforms: Floa
     categories = codes.astype(np.int64)[:, None]
     low, high = (np.take_along_axis(floors, categories + k, axis=1)[:, 0] for k in (0, 1))
     found = (after < (low + uniforms * (high - low))[:, None]).sum(axis=1)
-    tilted_codes: FloatArray = np.minimum(found, weights.shape[1] - 1).astype(np.float64)
-    return tilted_codes
+    return np.asarray(np.minimum(found, weights.shape[1] - 1), dtype=np.float64)
 
 
-def _checked_column(imputer: UncertaintyMixin, name: Any) -> Column:
+def _checked_column(imputer: MCFlowImputer, name: Any) -> Column:
     columns = imputer.schema_.columns
     names = [column.name for column in columns]
     if name not in names:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["MCFlowImputer"]
+__all__ = ["MCFlowImputer", "warn_of_equal_rows"]
 
 import contextlib
 import dataclasses
+import itertools
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,34 +19,28 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from mcflow.columns.checking import CheckReport, check_table
-from mcflow.columns.frames import read_frame
+from mcflow.columns.frames import build_frame, cells_of, read_frame, read_where, type_named
 from mcflow.columns.schema import CATEGORY_KINDS, Column
-from mcflow.config import Interval, Options
+from mcflow.config import Interval, Options, check_parameter
 from mcflow.errors import DataError, McflowWarning, ParameterError
-from mcflow.fitting.callbacks import Callback
 from mcflow.fitting.progress import progress_callbacks
+from mcflow.imputers import presets
 from mcflow.imputers.base import TableImputer
-from mcflow.imputers.presets import (
-    OVERRIDES,
-    PRESETS,
-    Config,
-    check_same,
-    choose_device,
-    config_to_dict,
-    fit_callbacks,
-    fit_seed,
-    resolve,
-)
-from mcflow.imputers.uncertainty import UncertaintyMixin
+from mcflow.imputers.presets import Config
 from mcflow.masked.config import MaskedConfig
 from mcflow.paper.config import PaperConfig
-from mcflow.random import Streams, seed_from
-from mcflow.typing import FloatArray, RandomState
+from mcflow.random import Streams, checked_ids, hash_rows, seed_from
+from mcflow.typing import FloatArray, RandomState, TableT
 
 if TYPE_CHECKING:  # these import torch, which loads at the first fit
     from mcflow.fitting.distributed import Workers
     from mcflow.fitting.out_of_core import RestOfRows
-    from mcflow.imputers.models import TableModel
+    from mcflow.imputers.presets import TableModel
+    from mcflow.imputers.sensitivity import Sensitivity
+    from mcflow.paper.chain import ChainTrace
+
+EQUAL_SHARE = 0.01  # fraction of the incomplete rows that may be equal to others before a warning is issued
+EQUAL_ROWS = 10  # number of incomplete rows that may be equal to others before a warning is issued
 
 
 def _has_categories(imputer: MCFlowImputer) -> bool:
@@ -56,7 +52,8 @@ def _has_categories(imputer: MCFlowImputer) -> bool:
     return True
 
 
-class MCFlowImputer(UncertaintyMixin, TableImputer):
+@dataclass(kw_only=True, eq=False, repr=False)
+class MCFlowImputer(TableImputer):
     """Fill missing cells of tables with neural networks, with draws, intervals and densities.
 
     Parameters
@@ -190,157 +187,87 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
     """
 
     constraints: ClassVar[Mapping[str, Interval | Options]] = {
-        "preset": Options(tuple(PRESETS), types=(MaskedConfig, PaperConfig))
+        "preset": Options(tuple(presets.PRESETS), types=(MaskedConfig, PaperConfig))
     }
-
-    def __init__(
-        self,
-        *,
-        preset: str | Config = "default",
-        schema: str | Path | Mapping[str, Any] | None = None,
-        kinds: Mapping[Any, str] | None = None,
-        roles: Mapping[Any, str] | None = None,
-        bounds: Mapping[Any, tuple[Any, Any]] | None = None,
-        allowed: Mapping[Any, Any] | None = None,
-        rules: Sequence[str] | None = None,
-        unseen: str = "missing",
-        missing_values: Any = None,
-        decimals: str | None = None,
-        restore_integers: bool = False,
-        scaling: str | None = None,
-        max_epochs: int | None = None,
-        max_time: float | None = None,
-        warm_start: bool = False,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        likelihood_weight: float | None = None,
-        tolerance: float | None = None,
-        n_couplings: int | None = None,
-        n_models: int = 1,
-        density: bool | str = "auto",
-        calibrate: bool = True,
-        add_indicator: bool = False,
-        keep_empty_features: bool = False,
-        checkpoint_dir: str | Path | None = None,
-        device: str = "auto",
-        random_state: RandomState = None,
-        verbose: bool | str = False,
-    ) -> None:
-        self.preset = preset
-        self.schema = schema
-        self.kinds = kinds
-        self.roles = roles
-        self.bounds = bounds
-        self.allowed = allowed
-        self.rules = rules
-        self.unseen = unseen
-        self.missing_values = missing_values
-        self.decimals = decimals
-        self.restore_integers = restore_integers
-        self.scaling = scaling
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.likelihood_weight = likelihood_weight
-        self.tolerance = tolerance
-        self.n_couplings = n_couplings
-        self.n_models = n_models
-        self.density = density
-        self.calibrate = calibrate
-        self.add_indicator = add_indicator
-        self.keep_empty_features = keep_empty_features
-        self.checkpoint_dir = checkpoint_dir
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    preset: str | Config = "default"
+    scaling: str | None = None
+    max_epochs: int | None = None
+    max_time: float | None = None
+    warm_start: bool = False
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    likelihood_weight: float | None = None
+    tolerance: float | None = None
+    n_couplings: int | None = None
+    n_models: int = 1
+    density: bool | str = "auto"
+    calibrate: bool = True
+    checkpoint_dir: str | Path | None = None
+    device: str = "auto"
+    random_state: RandomState = None
+    verbose: bool | str = False
+    config_: Any = field(init=False)
+    model_: TableModel = field(init=False)
+    other_models_: list[TableModel] = field(init=False)
 
     def fit_stream(
         self, sample: Any, rest: Callable[[], Iterable[Any]], n_rest: int, *, folder: str | Path | None = None
     ) -> Self:
-        """Fit the imputer to a table that does not fit in memory.
+        """Fit the imputer to a table that does not fit in memory; "default" only.
 
-        Parameters
-        ----------
-        sample : data frame
-            A sample of the rows that includes the smallest and largest values and all categories, as
-            `mcflow.files.survey` takes it. Column types, ranges, the encoding, the flow and the calibration are based
-            on it.
-        rest : callable
-            Returns an iterable of data frames with all other rows and the same columns. H is trained on them too.
-        n_rest : int
-            Number of rows in `rest`.
-        folder : path-like, optional
-            Folder for temporary files during the fit, five bytes per cell. Defaults to the system's folder.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ParameterError
-            If the preset is "paper", which refills all rows in memory.
+        Column types, ranges, the encoding, the flow and the calibration are based on `sample`, which includes the
+        smallest and largest values and all categories, as `mcflow.files.survey` takes it. H is also trained on the
+        `n_rest` other rows, which `rest` returns as an iterable of data frames; `folder` holds them during the fit,
+        five bytes per cell.
         """
         from mcflow.fitting.out_of_core import RestOfRows
 
         schema, constraints, values = self._planned(sample)
-        model = schema.among_coded(model=True)
+        model = schema.model_among_coded
 
         def codes() -> Iterator[FloatArray]:
             for table in rest():
                 yield read_frame(table).codes(schema, self.unseen)[:, model]
 
         more = RestOfRows(codes, n_rest, Path(tempfile.gettempdir() if folder is None else folder))
-        columns = [schema.columns[p] for p in schema.model]
-        self._learn(values[:, model], columns, (constraints.low[model], constraints.high[model]), more)
-        self._remember(schema, constraints)
-        return self
+        return self._fit_planned(schema, constraints, values, more)
 
-    def _fit_values(self, values: FloatArray, columns: list[Column], low: FloatArray, high: FloatArray) -> None:
-        self._learn(values, columns, (low, high))
-
-    def _learn(
+    def _fit_values(
         self,
         values: FloatArray,
         columns: list[Column],
-        box: tuple[FloatArray, FloatArray],
+        low: FloatArray,
+        high: FloatArray,
         rest: RestOfRows | None = None,
     ) -> None:
         from mcflow.fitting.distributed import current
-        from mcflow.imputers.models import ALGORITHMS
 
-        config = resolve(self.preset, **{name: getattr(self, name) for name in OVERRIDES})
+        config = presets.resolve(self.preset, **{name: getattr(self, name) for name in presets.OVERRIDES})
         self._warn_of_unused(config)
-        algorithm = ALGORITHMS[type(config)]
+        algorithm = presets.table_algorithm(config)
         workers = current()
-        seed = workers.from_first(fit_seed(self.random_state, self.checkpoint_dir))
+        seed = workers.from_first(presets.fit_seed(self.random_state, self.checkpoint_dir))
         config = dataclasses.replace(config, max_time=config.max_time / algorithm.time_of_copies(config, self.n_models))
         n_rows = len(values) + (0 if rest is None else rest.n_rows)
-        model = algorithm.prepare(values, columns, box, seed, config, n_rows=n_rows)
+        model: TableModel = algorithm.prepare(values, columns, (low, high), seed, config, n_rows=n_rows)
         model.calibrates, model.density = self.calibrate, self.density
         if self.warm_start:
             model.warm_start(getattr(self, "model_", None))
         if columns:
-            inputs: dict[str, Any] = {"kinds": [c.kind for c in columns], "bounds": [bound.tolist() for bound in box]}
-            inputs |= {"seed": seed, "config": config_to_dict(model.config), "rows": n_rows}
-            check_same(workers, values, inputs)
-            callbacks = self._callbacks(values, inputs) if workers.is_first else []
+            inputs: dict[str, Any] = {"kinds": [c.kind for c in columns], "bounds": [low.tolist(), high.tolist()]}
+            inputs |= {"seed": seed, "config": presets.config_to_dict(model.config), "rows": n_rows}
+            presets.check_same(workers, values, inputs)
+            shown = self.verbose, self.checkpoint_dir
+            callbacks = presets.fit_callbacks(*shown, values, inputs) if workers.is_first else []
             with contextlib.ExitStack() as stack:
                 more = None if rest is None else stack.enter_context(rest.encoded(values, model, workers))
-                model.fit(values, Streams(seed), choose_device(self.device), callbacks, more, workers=workers)
+                model.fit(values, Streams(seed), presets.choose_device(self.device), callbacks, more, workers=workers)
             for callback in callbacks:
                 callback.on_fitted(model.history)
         others = self._fit_copies(model, values, seed, workers) if columns else []
         # Assigned at the end: a fit that fails leaves an earlier one as it was.
-        self.model_, self.other_models_, self.config_, self.seed_ = model, others, model.config, seed
-        self.history_ = model.history
-        self.n_epochs_ = len(self.history_.epochs)
-
-    def _callbacks(self, values: FloatArray, inputs: dict[str, Any]) -> list[Callback]:
-        """Return the callbacks of the fit."""
-        return fit_callbacks(self.verbose, self.checkpoint_dir, values, inputs)
+        presets.set_model(self, model, seed)
+        self.other_models_ = others
 
     def _fit_copies(self, first: TableModel, values: FloatArray, seed: int, workers: Workers) -> list[TableModel]:
         """Fit the models after the first to bootstrap samples of the rows."""
@@ -351,14 +278,14 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
             other.calibrates = False
             sample = _resampled(values, np.random.default_rng(own_seed))
             callbacks = progress_callbacks(self.verbose) if workers.is_first else []
-            other.fit(sample, Streams(own_seed), choose_device(self.device), callbacks, workers=workers)
+            other.fit(sample, Streams(own_seed), presets.choose_device(self.device), callbacks, workers=workers)
             others.append(other)
         return others
 
     def _warn_of_unused(self, config: Config) -> None:
         """Warn of arguments that the preset does not use."""
         fields = {field.name for field in dataclasses.fields(config)}
-        unused = [name for name in OVERRIDES if getattr(self, name) is not None and name not in fields]
+        unused = [name for name in presets.OVERRIDES if getattr(self, name) is not None and name not in fields]
         if unused:
             warnings.warn(
                 f"{', '.join(unused)} has no effect with this preset; preset='paper' uses it.",
@@ -386,7 +313,7 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         """
         check_is_fitted(self)
         frame, values = self._read(X)
-        model = self.schema_.among_coded(model=True)
+        model = self.schema_.model_among_coded
         found = self.model_.probabilities(self._seen_by_model(values), values[:, model]) if model.any() else {}
         tables = {}
         for k, position in enumerate(self.schema_.model):
@@ -394,6 +321,208 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
             if column.kind in CATEGORY_KINDS and column.filled:
                 tables[column.name] = frame.table_like(dict(zip(column.categories, found[k].T, strict=True)))
         return tables
+
+    def draw(
+        self, X: TableT, m: int = 20, random_state: RandomState = None, *, row_ids: Any = None, where: Any = None
+    ) -> Iterator[TableT]:
+        """Draw completed tables from the distribution of the missing cells given the observed ones.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The same columns as at fit; the rows may be new.
+        m : int, default=20
+            Number of tables to draw.
+        random_state : int, Generator, RandomState or None
+            Seed of the draws. The draws of a row depend on the seed and on the row only, not on the order or the
+            number of rows.
+        row_ids : array-like of shape (n_rows,), optional
+            An integer that identifies each row. Without it, rows with equal cells get equal draws.
+        where : array-like or data frame of bool, optional
+            Missing cells to fill, as for `transform`. The others stay missing in all tables.
+
+        Returns
+        -------
+        iterator
+            m tables of the same type as X, generated one at a time. Only missing cells differ. The missing cells of a
+            row are drawn jointly.
+
+        Raises
+        ------
+        ParameterError
+            If m is not a positive integer, row_ids has another length, or the draws need the flow G and the imputer was
+            fitted with ``density=False``.
+        DataError
+            If the columns differ from those of the fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mcflow import MCFlowImputer
+        >>> rows = np.random.default_rng(0).normal(size=(200, 3))
+        >>> rows[::7, 1] = np.nan
+        >>> imputer = MCFlowImputer(max_epochs=4, random_state=0).fit(rows)
+        >>> means = [table[:, 1].mean() for table in imputer.draw(rows, m=5, random_state=0)]
+        >>> len(set(means))
+        5
+        """
+        check_is_fitted(self)
+        check_parameter("m", m, Interval(int, 1))
+        frame, values = self._read(X)
+        ids = None if row_ids is None else checked_ids("row_ids", row_ids, len(values))
+        if ids is None:
+            warn_of_equal_rows(values)
+        wanted = None if where is None else read_where(where, frame)
+        series = self._series(values, int(m), seed_from(random_state), ids)
+        return self._tables(frame, values, series, where=wanted)
+
+    def _series(self, values: FloatArray, m: int, seed: int, ids: FloatArray | None) -> Iterator[FloatArray]:
+        """Yield draws of the columns that vary, from the models in turn."""
+        models = [self.model_, *self.other_models_]
+        given = self._seen_by_model(values)
+        seeds = [seed, *(seed_from(np.random.default_rng([seed, k])) for k in range(1, len(models)))]
+        counts = [len(range(k, m, len(models))) for k in range(len(models))]
+        asked = zip(models, counts, seeds, strict=True)
+        turns = [model.draws(given, count, own_seed, ids) for model, count, own_seed in asked]
+        for k in range(m):
+            yield next(turns[k % len(models)])
+
+    def quantile(self, X: Any, q: Any) -> Any:
+        """Fill missing cells with quantiles of their predictive distributions.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The same columns as at fit.
+        q : float or sequence of float
+            Probabilities from 0 to 1.
+
+        Returns
+        -------
+        table or list of tables
+            One table of the same type as X per probability. Cells of unordered categories stay missing; use
+            `predict_proba` for them.
+
+        Raises
+        ------
+        ParameterError
+            If a probability is not between 0 and 1.
+
+        Notes
+        -----
+        With ``calibrate=True``, quantiles are corrected column by column on validation cells (split conformal
+        prediction): at most a fraction q of new, exchangeable cells is below the quantile (above it for q > 0.5),
+        whatever the accuracy of the model and the number of validation cells.
+        """
+        check_is_fitted(self)
+        asked = np.asarray(q, dtype=np.float64)
+        if asked.ndim > 1 or not asked.size or not ((asked >= 0) & (asked <= 1)).all():
+            raise ParameterError(f"q is {q!r}, but has to be a number from 0 to 1, or several of them.")
+        probabilities = np.atleast_1d(asked)
+        frame, values = self._read(X)
+        series = list(self.model_.quantiles(self._seen_by_model(values), probabilities))
+        # Two calibrated quantiles near the median may have crossed.
+        for before, after in itertools.pairwise(np.argsort(probabilities, kind="stable")):
+            series[after] = np.fmax(series[before], series[after])
+        tables = list(self._tables(frame, values, series, rules=False))
+        return tables if asked.ndim else tables[0]
+
+    def interval(self, X: TableT, level: float = 0.9) -> tuple[TableT, TableT]:
+        """Return prediction intervals of the missing cells.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The same columns as at fit.
+        level : float, default=0.9
+            Probability of the interval, between 0 and 1; the rest is split equally between both tails.
+
+        Returns
+        -------
+        low, high : table
+            Tables of the same type as X. Observed cells are the same in both. Cells of unordered categories stay
+            missing.
+
+        Raises
+        ------
+        ParameterError
+            If the level is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mcflow import MCFlowImputer
+        >>> rows = np.random.default_rng(0).normal(size=(200, 2))
+        >>> rows[::7, 1] = np.nan
+        >>> low, high = MCFlowImputer(max_epochs=4, random_state=0).fit(rows).interval(rows)
+        >>> bool((low <= high).all())
+        True
+        """
+        check_is_fitted(self)
+        check_parameter("level", level, Interval(float, 0, 1, low_open=True))
+        if level >= 1:
+            raise ParameterError(f"level is {level!r}, but has to be below 1; 0.9 is usual.")
+        low, high = self.quantile(X, [(1 - level) / 2, (1 + level) / 2])
+        return low, high
+
+    def sensitivity(self, X: Any, column: Any, deltas: Any, **how: Any) -> Sensitivity:
+        """Shift the filled cells of a column by several amounts and repeat an analysis (delta adjustment).
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            The same columns as at fit.
+        column : object
+            Name of the column, or its position for numpy.
+        deltas : sequence of float
+            Shifts of the filled cells: in the units of a numeric column, in days for dates, and in log-odds of each
+            category against the one before it for ordered or binary columns.
+        **how : object
+            ``analysis``, ``m``, ``random_state``, ``level``, ``row_ids``, and arguments of `mcflow.pool.fit_pooled`
+            such as ``target`` or ``formula``.
+
+        Returns
+        -------
+        Sensitivity
+            Draws and, with an analysis, pooled results at every delta, and the tipping points of its terms.
+        """
+        from mcflow.imputers.sensitivity import sensitivity
+
+        check_is_fitted(self)
+        return sensitivity(self, X, column, deltas, **how)
+
+    def trace(self, X: Any, n_steps: int = 300, random_state: RandomState = None) -> ChainTrace:
+        """Record the Markov chains of some rows from their start, to inspect convergence and mixing.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+            A few incomplete rows, with the same columns as at fit.
+        n_steps : int, default=300
+            Number of steps to record.
+        random_state : int, Generator, RandomState or None
+            Seed of the chains, as for `draw`.
+
+        Returns
+        -------
+        ChainTrace
+            The input of `mcflow.report.plot_trace`.
+
+        Raises
+        ------
+        ParameterError
+            If the preset draws without Markov chains, as "default" does.
+        """
+        check_is_fitted(self)
+        check_parameter("n_steps", n_steps, Interval(int, 1))
+        if not hasattr(self.model_, "trace"):
+            raise ParameterError(
+                "This preset draws without Markov chains, so there is no trace; preset='paper' has one."
+            )
+        _, values = self._read(X)
+        found: ChainTrace = self.model_.trace(self._seen_by_model(values), seed_from(random_state), int(n_steps))
+        names = [self.schema_.columns[p].name for p in self.schema_.model]
+        return found._replace(names=tuple(f"row {row}, {names[column]}" for row, column in found.cells))
 
     def check(self, X: Any) -> CheckReport:
         """Compare new data with the data of the fit, without filling or raising.
@@ -433,7 +562,7 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         check_is_fitted(self)
         _, values = self._read(X)
         self._need_model()
-        return self.model_.log_density(self._completed(values)[:, self.schema_.among_coded(model=True)])
+        return self.model_.log_density(self._completed(values)[:, self.schema_.model_among_coded])
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Any:
         """Draw new rows from the flow.
@@ -458,16 +587,12 @@ class MCFlowImputer(UncertaintyMixin, TableImputer):
         """
         check_is_fitted(self)
         self._need_model()
-        if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
-            raise ParameterError(f"n_samples is {n_samples!r}, but has to be a whole number of at least 1.")
+        check_parameter("n_samples", n_samples, Interval(int, 1))
         drawn = self.model_.sample(int(n_samples), seed_from(random_state))
-        codes = np.empty((n_samples, len(self.schema_.coded)))
-        codes[:, self.schema_.among_coded(model=True)] = drawn
-        for k, position in enumerate(self.schema_.coded):
-            column = self.schema_.columns[position]
-            if not column.in_model:
-                codes[:, k] = column.low
-        return self._new_table(self.constraints_.apply(codes, np.ones(codes.shape, dtype=bool)))
+        columns = [self.schema_.columns[p] for p in self.schema_.coded]
+        codes = self._completed(np.full((n_samples, len(columns)), np.nan), drawn)
+        cells = {c.name: cells_of(codes[:, k], c, type_named(c.dtype)) for k, c in enumerate(columns)}
+        return build_frame(self.schema_.container, cells)
 
     def _need_model(self) -> None:
         if not self.model_.is_fitted:
@@ -501,3 +626,18 @@ def _resampled(values: FloatArray, rng: np.random.Generator) -> FloatArray:
     for place, column in enumerate(np.flatnonzero(~seen[rows].any(axis=0))):
         rows[place] = rng.choice(np.flatnonzero(seen[:, column]))
     return values[rows]
+
+
+def warn_of_equal_rows(values: FloatArray) -> None:
+    """Warn if many incomplete rows are equal, as they get equal draws."""
+    incomplete = values[np.isnan(values).any(axis=1)]
+    if not len(incomplete):
+        return
+    n_equal = len(incomplete) - len(np.unique(hash_rows(incomplete, 0)))
+    if n_equal > max(EQUAL_ROWS, EQUAL_SHARE * len(incomplete)):
+        warnings.warn(
+            f"{n_equal} of {len(incomplete)} incomplete rows are equal to another one and get the same draws. "
+            "Pass row_ids= (--row-ids), an integer per row, to draw them independently.",
+            McflowWarning,
+            stacklevel=3,
+        )

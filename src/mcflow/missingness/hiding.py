@@ -45,13 +45,25 @@ def hide(frame: Any, mask: Any) -> Any:
            [ 3.,  4.]])
     """
     table = read_frame(frame)
-    checked = _read_mask(mask, (table.n_rows, len(table.names)))
+    native, checked = table.native, _read_mask(mask, (table.n_rows, len(table.names)))
     if table.container == "numpy":
-        hidden = _hide_array(table.native, checked)
+        hidden: Array = native.astype(np.float64) if native.dtype.kind in "iub" and checked.any() else native.copy()
+        if checked.any():
+            hidden[checked] = "NaT" if native.dtype.kind in "mM" else np.nan
         return hidden.astype(np.float16) if getattr(frame, "dtype", None) == np.float16 else hidden
     columns = np.flatnonzero(checked.any(axis=0)).tolist()
-    hide_in = {"pandas": _hide_pandas, "polars": _hide_polars, "pyarrow": _hide_arrow}[table.container]
-    return hide_in(table.native, checked, columns)
+    if table.container == "polars":
+        import polars as pl
+
+        return native.with_columns([native.to_series(k).gather(pl.Series(_kept(checked[:, k]))) for k in columns])
+    native = native.copy() if table.container == "pandas" else native
+    for k in columns:
+        if table.container == "pandas":
+            native.isetitem(k, _hide_series(native.iloc[:, k], checked[:, k]))
+        else:
+            field = native.schema.field(k).with_nullable(True)
+            native = native.set_column(k, field, _take(native.column(k), checked[:, k]))
+    return native
 
 
 def _read_mask(given: Any, shape: tuple[int, int]) -> BoolArray:
@@ -64,21 +76,6 @@ def _read_mask(given: Any, shape: tuple[int, int]) -> BoolArray:
     return mask
 
 
-def _hide_array(native: Array, mask: BoolArray) -> Array:
-    whole = native.dtype.kind in "iub" and mask.any()
-    hidden: Array = native.astype(np.float64) if whole else native.copy()
-    if mask.any():
-        hidden[mask] = "NaT" if native.dtype.kind in "mM" else np.nan
-    return hidden
-
-
-def _hide_pandas(native: Any, mask: BoolArray, columns: list[int]) -> Any:
-    hidden = native.copy()
-    for k in columns:
-        hidden.isetitem(k, _hide_series(native.iloc[:, k], mask[:, k]))
-    return hidden
-
-
 def _hide_series(series: Any, mask: BoolArray) -> Any:
     import pandas as pd
 
@@ -89,19 +86,6 @@ def _hide_series(series: Any, mask: BoolArray) -> Any:
     if isinstance(dtype, np.dtype) and dtype.kind in "iub":
         series = series.astype({"b": "boolean", "i": f"I{dtype.name[1:]}", "u": f"UI{dtype.name[2:]}"}[dtype.kind])
     return series.where(~mask)
-
-
-def _hide_polars(native: Any, mask: BoolArray, columns: list[int]) -> Any:
-    import polars as pl
-
-    return native.with_columns([native.to_series(k).gather(pl.Series(_kept(mask[:, k]))) for k in columns])
-
-
-def _hide_arrow(native: Any, mask: BoolArray, columns: list[int]) -> Any:
-    for k in columns:
-        field = native.schema.field(k).with_nullable(True)
-        native = native.set_column(k, field, _take(native.column(k), mask[:, k]))
-    return native
 
 
 def _take(column: pa.ChunkedArray, mask: BoolArray) -> pa.ChunkedArray:

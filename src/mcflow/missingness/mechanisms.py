@@ -231,7 +231,7 @@ def probabilities(
 
 @dataclass(frozen=True)
 class _Codes:
-    """A table as numbers, NaN where missing."""
+    """A table as numbers, NaN where missing: numbers and times as they are, categories and text by their rank."""
 
     names: list[Any]
     codes: FloatArray  # (n_rows, n_columns)
@@ -260,13 +260,6 @@ def _standardise(values: FloatArray) -> FloatArray:
     centred = values - values.mean()
     scores: FloatArray = centred / centred.std()
     return scores
-
-
-def _read_codes(given: Any) -> _Codes:
-    """Encode a table: numbers and times as they are, categories and text by their rank."""
-    frame = read_frame(given)
-    codes = np.column_stack([_column_codes(frame, position) for position in range(len(frame.names))])
-    return _Codes(frame.names, codes)
 
 
 def _column_codes(frame: Frame, position: int) -> FloatArray:
@@ -316,8 +309,7 @@ def _text_codes(cells: Any) -> FloatArray:
 def _draw(mechanism: str, frame: Any, rate: float, random_state: RandomState, **settings: Any) -> BoolArray:
     rng = np.random.default_rng(seed_from(random_state))
     found = _probabilities(mechanism, frame, rate, rng, settings)
-    mask: BoolArray = rng.random(found.shape) < found
-    return mask
+    return rng.random(found.shape) < found
 
 
 def _probabilities(
@@ -333,7 +325,9 @@ def _probabilities(
             raise ParameterError(f"{name!r} is not a setting of {mechanism}; {allowed}.{did_you_mean(name, known)}")
         if name != "observed" or not _is_list(value):
             check_parameter(name, value, *_CONSTRAINTS[name])
-    return _MECHANISMS[mechanism](_read_codes(frame), float(rate), rng, **settings)
+    table = read_frame(frame)
+    codes = np.column_stack([_column_codes(table, position) for position in range(len(table.names))])
+    return _MECHANISMS[mechanism](_Codes(table.names, codes), float(rate), rng, **settings)
 
 
 def _is_list(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Algorithm 1, which trains G and H while missing cells are refilled, and Algorithm 2, which completes new rows."""
+"""The losses of the paper; Algorithm 1, which trains G and H and refills missing cells; Algorithm 2 for new rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ __all__ = [
     "Trainer",
     "complete",
     "fold",
+    "gradients",
     "is_refill_epoch",
     "is_stable",
+    "log_density",
+    "seen_weights",
     "stage_tensors",
     "stages_from",
 ]
@@ -29,17 +32,52 @@ from mcflow.fitting.callbacks import Callback, Epoch, History
 from mcflow.fitting.distributed import one_thread_when_small
 from mcflow.fitting.initialisation import draw_masks
 from mcflow.paper.config import PaperConfig
-from mcflow.paper.latent import LatentMapper
-from mcflow.paper.objectives import gradients, seen_weights
-from mcflow.paper.realnvp import RealNVP
+from mcflow.paper.networks import LatentMapper, RealNVP
 from mcflow.random import Streams
-from mcflow.typing import Array, Header
+from mcflow.typing import Array, FloatArray, Header
 
-#: Rows that pass through the networks together outside training.
-ROWS_AT_ONCE = 8192
+ROWS_AT_ONCE = 8192  #: Rows that pass through the networks together outside training.
+MIN_EPOCHS_AFTER_RESTART = 2.0  #: Under a time limit, G restarts only if time for this many more epochs is left.
 
-#: Under a time limit, G restarts only if time for this many more epochs is left.
-MIN_EPOCHS_AFTER_RESTART = 2.0
+
+def seen_weights(missing: Tensor) -> Tensor:
+    """Return the weights (n_rows, n_columns) of cells in the mean squared error over observed cells of their row."""
+    seen = (~missing).float()
+    return seen / seen.sum(1, keepdim=True).clamp_(min=1)
+
+
+def gradients(
+    flow: RealNVP, mapper: LatentMapper, rows: Tensor, weights: Tensor, likelihood_weight: float
+) -> tuple[Tensor, Tensor]:
+    r"""Return the losses of G and H on a batch; write their gradients into `flow.gradient` and `mapper.gradient`.
+
+    .. math::
+
+        L_G(\theta) &= -\frac1N \sum_i \log p_X(\dot x^{(i)}) \\
+        L_H(\phi) &= \frac1N \sum_i \left[\mathrm{MSE}(\dot x^{(i)}_{\bar m}, \hat x^{(i)}_{\bar m})
+                     - \lambda \log p_X(\hat x^{(i)})\right]
+
+    The gradient of L_H passes through the inverse of G without changing θ. Algorithm 1 encodes :math:`\hat x` a second
+    time for its density. As :math:`\hat x = g^{-1}(\hat z)`, that pass would return :math:`\hat z` and the negative
+    log-determinant of the inverse, so both are taken from the inverse pass. `rows` and `weights` have the shape
+    (n_rows, n_columns).
+    """
+    n_rows = len(rows)
+    encoded = flow.run(rows)
+    z = encoded.out
+    z_hat, hidden = mapper.run(z)
+    decoded = flow.run(z_hat, inverse=True)
+    error = decoded.out - rows
+    weighted = error * weights
+
+    flow.run_back(encoded, z / n_rows, -1 / n_rows, weights=True)
+    d_z_hat = flow.run_back(decoded, weighted * (2 / n_rows), likelihood_weight / n_rows, weights=False)
+    d_z_hat.add_(z_hat, alpha=likelihood_weight / n_rows)
+    mapper.run_back(d_z_hat, hidden)
+
+    log_density = flow.base_log_prob(z_hat) - decoded.log_det
+    flow_loss = -(flow.base_log_prob(z) + encoded.log_det).mean()
+    return flow_loss, weighted.mul_(error).sum() / n_rows - likelihood_weight * log_density.mean()
 
 
 class Box(NamedTuple):
@@ -59,10 +97,7 @@ class Box(NamedTuple):
 
 
 def fold(x: Tensor, box: Box) -> Tensor:
-    """Reflect values outside the bounds back into them, so that no mass accumulates at a bound.
-
-    Shapes: `x` (n_rows, n_places), returns (n_rows, n_places).
-    """
+    """Reflect values (n_rows, n_places) outside the bounds back into them, so that no mass accumulates at a bound."""
     low, high = box
     span = high - low
     wave = low + span - (torch.remainder(x - low, 2 * span) - span).abs()
@@ -86,9 +121,8 @@ def complete(stages: Sequence[Stage], rows: Tensor, missing: Tensor, box: Box | 
     .. math:: \dot x \leftarrow \tilde x \odot \bar m + g^{-1}(h(g(\dot x))) \odot m
 
     A flow early in training maps some rows far outside the range of the data. The authors' program clips such values
-    to the range, though their text does not say so; here they are reflected into it.
-
-    Shapes: `rows` (n_rows, n_places), `missing` (n_rows, n_places), returns (n_rows, n_places).
+    to the range, though their text does not say so; here they are reflected into it. All tables are of shape
+    (n_rows, n_places).
     """
     bounds = (box or Box.unit(rows.shape[1])).to(rows.device)
     batches = zip(rows.split(ROWS_AT_ONCE), missing.split(ROWS_AT_ONCE), strict=True)
@@ -102,6 +136,13 @@ def _through(stages: Sequence[Stage], rows: Tensor, missing: Tensor, box: Box) -
         x_hat = stage.flow.run(z_hat, inverse=True, keep=False).out
         rows = torch.where(missing, fold(x_hat, box), rows)
     return rows
+
+
+def log_density(flow: RealNVP, rows: Tensor) -> FloatArray:
+    """Return the log-density (n_rows,) of rows (n_rows, n_places), in the precision of the flow."""
+    with torch.inference_mode(), one_thread_when_small(rows.numel()):
+        parts = [flow.log_prob(part.to(flow.theta)).cpu() for part in rows.split(ROWS_AT_ONCE)]
+    return torch.cat(parts).double().numpy()
 
 
 def stage_tensors(stages: Sequence[Stage]) -> dict[str, Array]:
@@ -135,13 +176,7 @@ def _flow_from(masks: Tensor, theta: Tensor, config: PaperConfig) -> RealNVP:
 
 
 def is_refill_epoch(epoch: int) -> bool:
-    """Return whether missing cells are refilled and G restarts after this epoch: at every power of two.
-
-    Examples
-    --------
-    >>> [epoch for epoch in range(1, 20) if is_refill_epoch(epoch)]
-    [1, 2, 4, 8, 16]
-    """
+    """Return whether missing cells are refilled and G restarts after this epoch: at every power of two."""
     return epoch > 0 and epoch & (epoch - 1) == 0
 
 
@@ -153,13 +188,12 @@ def is_stable(history: History, tolerance: float, window: int) -> bool:
     recent = [epoch for epoch in history.epochs if epoch.stage == stage]
     if len(recent) < 2 * window:
         return False
-    return all(_is_flat(history.column(name), tolerance, window) for name in ("flow_loss", "latent_loss"))
-
-
-def _is_flat(losses: list[float], tolerance: float, window: int) -> bool:
-    before = sum(losses[-2 * window : -window]) / window
-    after = sum(losses[-window:]) / window
-    return abs(after - before) <= tolerance * (max(losses) - min(losses))
+    for losses in (history.column("flow_loss"), history.column("latent_loss")):
+        before = sum(losses[-2 * window : -window]) / window
+        after = sum(losses[-window:]) / window
+        if abs(after - before) > tolerance * (max(losses) - min(losses)):
+            return False
+    return True
 
 
 class FlatAdam:
@@ -169,8 +203,6 @@ class FlatAdam:
 
     Its results equal those of `torch.optim.Adam` with default parameters, up to round-off. At the size of these
     networks the general optimiser spends ten times longer on bookkeeping than on arithmetic.
-
-    Shapes: `weights` (n_weights,).
     """
 
     BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
@@ -193,10 +225,7 @@ class FlatAdam:
 
 
 class Trainer:
-    """Train G and H on an incomplete table by Algorithm 1; keep a stage at every refill and at the end.
-
-    Shapes: `rows` (n_rows, n_columns), `missing` (n_rows, n_columns).
-    """
+    """Train G and H on rows (n_rows, n_columns) by Algorithm 1; keep a stage at every refill and at the end."""
 
     def __init__(
         self,
@@ -228,10 +257,7 @@ class Trainer:
         self.flow_adam = FlatAdam(self.flow.theta.detach(), self.config.learning_rate)
 
     def train(self) -> list[Stage]:
-        """Train until both losses are stable or the epochs or the time are used up; return the stages.
-
-        When the time is up, an epoch ends after the current batch.
-        """
+        """Train until both losses are stable or epochs or time are used up, even within an epoch; return the stages."""
         self._start = time.perf_counter()
         for callback in self.callbacks:
             callback.on_begin(self)
@@ -285,6 +311,7 @@ class Trainer:
     def _close_epoch(self) -> None:
         """End the training if a stopping rule holds; otherwise refill and restart G if it is a refill epoch."""
         config = self.config
+        has_time = self._time_left() >= MIN_EPOCHS_AFTER_RESTART * self.history.epochs[-1].seconds
         if self.epoch >= config.max_epochs:
             self.history.ending = "max_epochs"
         elif self._time_left() <= 0:
@@ -293,13 +320,10 @@ class Trainer:
             self.history.ending = "stable"
         if self.history.ending:
             self._keep_stage()
-        elif config.refills and is_refill_epoch(self.epoch) and self._has_time_to_restart():
+        elif config.refills and is_refill_epoch(self.epoch) and has_time:
             stage = self._keep_stage()
             self.rows = complete([stage], self.rows, self.missing, self.box)
             self._train_flow(copy.deepcopy(self._initial_flow))
-
-    def _has_time_to_restart(self) -> bool:
-        return self._time_left() >= MIN_EPOCHS_AFTER_RESTART * self.history.epochs[-1].seconds
 
     def _keep_stage(self) -> Stage:
         self.stages.append(Stage(self.flow, copy.deepcopy(self.mapper)))

@@ -2,78 +2,45 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "MOVES",
-    "Chain",
-    "ChainTrace",
-    "ConditionalSampler",
-    "FlowDensity",
-    "Jumps",
-    "in_float64",
-    "log_density",
-    "quantile_at",
-    "rank_of",
-]
+__all__ = ["Chain", "ChainTrace", "ConditionalSampler", "FlowDensity", "Jumps", "in_float64", "quantile_at", "rank_of"]
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.special import ndtri
-from torch import Tensor
 
 from mcflow.columns.codecs import CategoryCode, KnotScale, TableCodec
 from mcflow.columns.marginals import Marginals
-from mcflow.fitting.distributed import map_on_threads, one_thread_when_small, share_out
-from mcflow.paper.algorithm import ROWS_AT_ONCE, Box, fold
+from mcflow.fitting.distributed import map_on_threads, share_out
+from mcflow.paper.algorithm import Box, fold
 from mcflow.paper.config import PaperConfig
-from mcflow.paper.realnvp import RealNVP
+from mcflow.paper.networks import RealNVP
 from mcflow.random import cell_uniforms
 from mcflow.typing import Array, BoolArray, FloatArray
 
 #: Moves of a chain in turn: independent proposal of a column, random walk of a place, Hamiltonian move of all places.
 MOVES = ("jump", "walk", "glide")
 
-#: Leapfrog steps of a Hamiltonian move.
-N_LEAPFROG = 3
-
-#: Relative range in which the step size of a Hamiltonian move varies.
-JITTER = 0.4
-
-#: Histogram bins of the observed distribution of a column of numbers.
-N_BINS = 64
-
-#: Fraction of a proposal distribution that is uniform.
-UNIFORM_SHARE = 0.05
-
-#: Target acceptance rate of random walks.
-WALK_ACCEPTANCE = 0.44
-
-#: Target acceptance rate of Hamiltonian moves.
-GLIDE_ACCEPTANCE = 0.7
-
-#: First gain of the adaptation of step sizes.
-FIRST_GAIN = 2.0
-
-#: Power of the number of moves with which the gain decreases.
-GAIN_POWER = 0.6
-
-#: States and logarithms of step sizes are rounded to multiples of this.
-RESOLUTION = 2.0**-22
+N_LEAPFROG = 3  #: Leapfrog steps of a Hamiltonian move.
+JITTER = 0.4  #: Relative range in which the step size of a Hamiltonian move varies.
+N_BINS = 64  #: Histogram bins of the observed distribution of a column of numbers.
+UNIFORM_SHARE = 0.05  #: Fraction of a proposal distribution that is uniform.
+WALK_ACCEPTANCE = 0.44  #: Target acceptance rate of random walks.
+GLIDE_ACCEPTANCE = 0.7  #: Target acceptance rate of Hamiltonian moves.
+FIRST_GAIN = 2.0  #: First gain of the adaptation of step sizes.
+GAIN_POWER = 0.6  #: Power of the number of moves with which the gain decreases.
+RESOLUTION = 2.0**-22  #: States and logarithms of step sizes are rounded to multiples of this.
 
 #: Indices of the uniform numbers of a row and step, and their number; those of the places come next.
 ACCEPT, CHOOSE, MOVE, N_SLOTS = range(4)
 
-#: Tolerance for round-off when a mass is converted to a number of states.
-ROUND_OFF = 1e-9
-
-#: Multiples of it, modulo 1, are evenly distributed in [0, 1).
-GOLDEN_RATIO = (5**0.5 - 1) / 2
+ROUND_OFF = 1e-9  #: Tolerance for round-off when a mass is converted to a number of states.
+GOLDEN_RATIO = (5**0.5 - 1) / 2  #: Multiples of it, modulo 1, are evenly distributed in [0, 1).
 
 Hashes = npt.NDArray[np.uint64]
 Network = TypeVar("Network", bound=torch.nn.Module)
@@ -101,21 +68,12 @@ class FlowDensity:
         return value.cpu().numpy(), gradient.cpu().numpy()
 
 
-def log_density(flow: RealNVP, rows: Tensor) -> FloatArray:
-    """Return the log-density (n_rows,) of rows (n_rows, n_places), in the precision of the flow."""
-    with torch.inference_mode(), one_thread_when_small(rows.numel()):
-        parts = [flow.log_prob(part.to(flow.theta)).cpu() for part in rows.split(ROWS_AT_ONCE)]
-    density: FloatArray = torch.cat(parts).numpy().astype(np.float64)
-    return density
-
-
 def in_float64(network: Network) -> Network:
     """Return a copy of a network in float64, on the CPU if the device does not support it."""
     device = next(network.parameters()).device
     return copy.deepcopy(network).to("cpu" if device.type == "mps" else device).double()
 
 
-@dataclass(frozen=True)
 class Jumps:
     r"""Proposals for one column at a time that do not depend on its current value, so that they cross empty regions.
 
@@ -127,53 +85,27 @@ class Jumps:
     so that the correction is :math:`P(a) / P(b)`. A row whose places form no codeword does not move.
     """
 
-    owner: Array  # (n_places,) column of each place
-    masses: FloatArray  # (n_bins,) probabilities of the bins or categories, column by column
-    starts: Array  # (n_columns + 1,) index of the first bin of each column
-    categorical: BoolArray  # (n_columns,) columns whose bins are categories, coded as zeros and ones
-    one_hot: BoolArray  # (n_columns,) categorical columns with a place per category; the others are coded in binary
-
-    @classmethod
-    def from_marginals(cls, codec: TableCodec, marginals: Marginals) -> Jumps:
-        """Return the proposals for the observed distributions of columns."""
+    def __init__(self, codec: TableCodec, marginals: Marginals) -> None:
         counts = [_counts(coder, marginals.quantiles[:, k]) for k, coder in enumerate(codec.coders)]
         nominal = [isinstance(coder, CategoryCode) and not _shares_a_place(coder) for coder in codec.coders]
-        sizes = np.bincount(codec.owner, minlength=len(codec.coders))
-        return cls(
-            owner=codec.owner,
-            masses=np.concatenate([count / count.sum() for count in counts]),
-            starts=np.cumsum([0, *(len(count) for count in counts)]),
-            categorical=np.array(nominal),
-            one_hot=np.array([n and len(c) == size for n, c, size in zip(nominal, counts, sizes, strict=True)]),
-        )
-
-    @cached_property
-    def _before(self) -> FloatArray:
-        """Cumulative probability of the bins of a column before each bin."""
+        sizes = np.bincount(codec.owner, minlength=len(counts))
+        columns, n_bins = np.arange(len(counts)), [len(count) for count in counts]
+        self.owner = codec.owner  # (n_places,) column of each place
+        # (n_bins,) probabilities of the bins or categories, column by column
+        self.masses: FloatArray = np.concatenate([count / count.sum() for count in counts])
+        self.starts = np.cumsum([0, *n_bins])  # (n_columns + 1,) index of the first bin of each column
+        self.categorical = np.array(nominal)  # (n_columns,) columns whose bins are categories, as zeros and ones
+        # (n_columns,) categorical columns with a place per category; the others are coded in binary
+        self.one_hot = self.categorical & (np.array(n_bins) == sizes)
         sums = np.cumsum(self.masses) - self.masses
-        return np.clip(sums - np.repeat(sums[self.starts[:-1]], np.diff(self.starts)), 0.0, 1.0)
-
-    @cached_property
-    def _increasing(self) -> FloatArray:
-        """The same plus the index of the column: one increasing array for all columns."""
-        return np.repeat(np.arange(len(self.categorical)), np.diff(self.starts)) + self._before
-
-    @cached_property
-    def _first(self) -> Array:
-        """First place of each column."""
-        return np.searchsorted(self.owner, np.arange(len(self.categorical)))
-
-    @cached_property
-    def _offset(self) -> Array:
-        """Index of each place within its column."""
-        return np.arange(len(self.owner)) - self._first[self.owner]
+        # (n_bins,) cumulative probability of the bins of a column before each bin
+        self._before = np.clip(sums - np.repeat(sums[self.starts[:-1]], n_bins), 0.0, 1.0)
+        self._increasing = np.repeat(columns, n_bins) + self._before  # one increasing array for all columns
+        self._first = np.searchsorted(self.owner, columns)  # (n_columns,) first place of each column
+        self._offset = np.arange(len(self.owner)) - self._first[self.owner]  # (n_places,) index within the column
 
     def propose(self, rows: FloatArray, columns: Array, uniforms: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Propose a new value of one column of each row; return the rows and the log of the Hastings correction.
-
-        Shapes: `rows` (n_rows, n_places), `columns` (n_rows,), `uniforms` (n_rows,), returns (n_rows, n_places),
-        (n_rows,).
-        """
+        """Propose a value of one column of each row (n_rows, n_places); also return the log-correction of Hastings."""
         bins = np.searchsorted(self._increasing, columns + uniforms, "right") - 1
         bins = np.clip(bins, self.starts[columns], self.starts[columns + 1] - 1)
         proposed, correction = rows.copy(), np.empty(len(rows))
@@ -384,8 +316,7 @@ class Chain:
         self.accepted = np.log(self._row_uniforms(ACCEPT)) < ratio
         self.rows[self.accepted] = proposed[self.accepted]
         self.current = np.where(self.accepted, value, self.current)
-        acceptance: FloatArray = np.exp(np.minimum(ratio, 0.0))
-        return acceptance
+        return np.exp(np.minimum(ratio, 0.0))
 
     def _inside(self, rows: FloatArray, value: FloatArray) -> FloatArray:
         """Return the log-density, minus infinity outside the box or if it is not a number."""
@@ -394,8 +325,7 @@ class Chain:
 
 
 def _rounded(x: FloatArray) -> FloatArray:
-    rounded: FloatArray = np.rint(x / RESOLUTION) * RESOLUTION
-    return rounded
+    return np.rint(x / RESOLUTION) * RESOLUTION
 
 
 def _cells(missing: BoolArray) -> tuple[Array, Array]:
@@ -403,29 +333,17 @@ def _cells(missing: BoolArray) -> tuple[Array, Array]:
     return np.nonzero(missing)[1], np.concatenate([[0], np.cumsum(missing.sum(axis=1))])
 
 
+@dataclass(frozen=True)
 class ConditionalSampler:
-    """Draw missing cells and read their quantiles from chains that run side by side on several threads.
+    """Draw missing cells and read their quantiles from chains that run side by side on several threads."""
 
-    `begin` returns the chain of the rows at some positions, in its initial state; `read` returns the cells
-    (n_rows, n_columns) of a chain.
-
-    Shapes: `low`, `high`, `discrete` (n_columns,).
-    """
-
-    def __init__(
-        self,
-        config: PaperConfig,
-        begin: Callable[[Array], Chain],
-        read: Callable[[Chain], FloatArray],
-        *,
-        low: FloatArray,
-        high: FloatArray,
-        discrete: BoolArray,
-        rows_together: int,
-    ) -> None:
-        self.config, self._begin, self._read = config, begin, read
-        self.low, self.high, self.discrete = low, high, discrete
-        self.rows_together = rows_together
+    config: PaperConfig
+    begin: Callable[[Array], Chain]  # returns the chain of the rows at some positions, in its initial state
+    read: Callable[[Chain], FloatArray]  # returns the cells (n_rows, n_columns) of a chain
+    low: FloatArray  # (n_columns,) lowest values
+    high: FloatArray  # (n_columns,) highest values
+    discrete: BoolArray  # (n_columns,) columns whose quantiles are states
+    rows_together: int  # number of rows whose chains run on one thread
 
     def draws(self, rows: Array, m: int) -> Iterator[FloatArray]:
         """Yield m draws (n_rows, n_columns) of the rows at some positions."""
@@ -435,27 +353,24 @@ class ConditionalSampler:
 
     def warm_up(self, rows: Array) -> Chain:
         """Return the chain of the rows at some positions after the burn-in."""
-        chain = self._begin(rows)
+        chain = self.begin(rows)
         chain.advance(self.config.burn_in)
         return chain
 
     def next_draw(self, chain: Chain) -> FloatArray:
         """Advance a chain to its next draw; return its cells (n_rows, n_columns)."""
         chain.advance(self.config.thinning)
-        return self._read(chain)
+        return self.read(chain)
 
     def states(self, rows: Array) -> tuple[FloatArray, BoolArray]:
-        """Return the sorted states of the missing cells between the bounds of their columns, and the missing cells.
-
-        Shapes: returns (n_states + 2, n_cells), (n_rows, n_columns).
-        """
+        """Return the sorted states (n_states + 2, n_cells) of missing cells between their bounds, and the mask."""
         chain = self.warm_up(rows)
         missing = chain.missing
         columns = missing.nonzero()[1]
         states = np.empty((self.config.n_states + 2, len(columns)))
         for state in states[1:-1]:
             chain.advance(self.config.state_thinning)
-            state[:] = self._read(chain)[missing]
+            state[:] = self.read(chain)[missing]
         states[1:-1].sort(axis=0)
         discrete = self.discrete[columns]
         states[1:-1, discrete] = np.rint(states[1:-1, discrete])
@@ -486,7 +401,7 @@ class ConditionalSampler:
     def tail_masses(self, rows: Array, truth: FloatArray, scored: BoolArray) -> FloatArray:
         """Return the predicted probabilities (2, n_cells) at or below, and at or above, the true values of cells.
 
-        Shapes: `truth` (n_all_rows, n_columns), `scored` (n_all_rows, n_columns), missing cells to evaluate.
+        `scored` marks the missing cells to evaluate; like `truth`, it has the rows of the whole table.
         """
 
         def score(part: Array) -> FloatArray:
@@ -501,33 +416,15 @@ class ConditionalSampler:
 
 
 def quantile_at(states: FloatArray, rank: FloatArray) -> FloatArray:
-    """Return the value of each cell at a rank among its sorted states, by linear interpolation.
-
-    Shapes: `states` (n_states, n_cells), `rank` (n_cells,), returns (n_cells,).
-
-    Examples
-    --------
-    >>> quantile_at(np.array([[0.0], [1.0], [3.0]]), np.array([1.5])).tolist()
-    [2.0]
-    """
+    """Return the value of each cell at a rank among its sorted states (n_states, n_cells), by linear interpolation."""
     lower = np.clip(np.floor(rank), 0, len(states) - 2).astype(np.int64)
     below, above = (np.take_along_axis(states, (lower + k)[None], axis=0)[0] for k in (0, 1))
-    value: FloatArray = below + (rank - lower) * (above - below)
-    return value
+    return np.asarray(below + (rank - lower) * (above - below))
 
 
 def rank_of(states: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the rank of values among sorted states, clipped to the first and the last: undo `quantile_at`.
-
-    Shapes: `states` (n_states, n_cells), `values` (n_cells,), returns (n_cells,).
-
-    Examples
-    --------
-    >>> rank_of(np.array([[0.0], [1.0], [3.0]]), np.array([2.0])).tolist()
-    [1.5]
-    """
+    """Return the rank of values among sorted states, clipped to the first and the last: undo `quantile_at`."""
     lower = np.clip((states <= values).sum(axis=0) - 1, 0, len(states) - 2)
     below, above = (np.take_along_axis(states, (lower + k)[None], axis=0)[0] for k in (0, 1))
     share = (values - below) / np.where(above > below, above - below, 1.0)
-    rank: FloatArray = lower + np.clip(share, 0.0, 1.0)
-    return rank
+    return np.asarray(lower + np.clip(share, 0.0, 1.0))

@@ -6,14 +6,9 @@ __all__ = ["PAPER_IMAGES", "PaperConfig"]
 
 from dataclasses import dataclass, replace
 
-#: Fraction of missing pixels above which the paper uses the larger learning rate.
-_SPARSE_IMAGES = 0.6
-
-#: Learning rate of the paper for images with more missing pixels.
-_SPARSE_LEARNING_RATE = 1e-3
-
-#: Numbers per row for which `likelihood_weight` is meant.
-_ROW_NUMBERS = 16
+_SPARSE_IMAGES = 0.6  #: Fraction of missing pixels above which the paper uses the larger learning rate.
+_SPARSE_LEARNING_RATE = 1e-3  #: Learning rate of the paper for images with more missing pixels.
+_ROW_NUMBERS = 16  #: Numbers per row for which `likelihood_weight` is meant.
 
 
 @dataclass(frozen=True)
@@ -53,11 +48,6 @@ class PaperConfig:
 
         The squared error is a mean over pixels and the log-density a sum, so λ is divided by the number of pixels to
         keep the two in the proportion that they have in a table.
-
-        Examples
-        --------
-        >>> PaperConfig(learning_rate=0).for_images(784, 0.7).learning_rate
-        0.001
         """
         table = PaperConfig()
         scale = _ROW_NUMBERS / max(n_numbers, _ROW_NUMBERS)

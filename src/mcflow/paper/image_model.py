@@ -18,34 +18,17 @@ from torch import Tensor
 from mcflow.fitting.calibration import Calibration, masses_beyond
 from mcflow.fitting.callbacks import Callback, History
 from mcflow.fitting.trainer import closing_all, notify_phase
-from mcflow.paper.algorithm import (
-    Box,
-    Stage,
-    Trainer,
-    complete,
-    fold,
-    stage_tensors,
-    stages_from,
-)
-from mcflow.paper.chain import N_LEAPFROG, Chain, ConditionalSampler, FlowDensity, in_float64, log_density
+from mcflow.paper.algorithm import Box, Stage, Trainer, complete, fold, log_density, stage_tensors, stages_from
+from mcflow.paper.chain import N_LEAPFROG, Chain, ConditionalSampler, FlowDensity, in_float64
 from mcflow.paper.config import PaperConfig
 from mcflow.random import Streams, hash_rows
 from mcflow.typing import Array, FloatArray, Header
 
-#: Minimum number of images for the calibration.
-MIN_CALIBRATION_IMAGES = 8
-
-#: Images from which the step sizes of chains are computed.
-IMAGES_FOR_STEPS = 256
-
-#: Images whose chains run together.
-IMAGES_TOGETHER = 64
-
-#: Smallest initial step size of a pixel.
-MIN_STEP = 1e-3
-
-#: Largest initial step size of a pixel.
-MAX_STEP = 0.5
+MIN_CALIBRATION_IMAGES = 8  #: Minimum number of images for the calibration.
+IMAGES_FOR_STEPS = 256  #: Images from which the step sizes of chains are computed.
+IMAGES_TOGETHER = 64  #: Images whose chains run together.
+MIN_STEP = 1e-3  #: Smallest initial step size of a pixel.
+MAX_STEP = 0.5  #: Largest initial step size of a pixel.
 
 
 #: First fill of missing pixels, called with images and masks (n_images, height, width, channels), a seed, and `empty`,
@@ -73,9 +56,8 @@ class PaperImageModel:
     For images of N numbers, G has about 36 N² weights and H 5 N² in every stage: 25 million for a digit of MNIST,
     390 million for a colour image of 32 × 32 pixels.
 
-    Images and their masks have the shape (n_images, channels, height, width).
-
-    Shapes: `means` (channels,) of the observed pixels, `steps` (n_numbers,).
+    Images and their masks have the shape (n_images, channels, height, width); `means` (channels,) are those of the
+    observed pixels.
     """
 
     def __init__(
@@ -117,20 +99,16 @@ class PaperImageModel:
         """Train on incomplete images."""
         end = time.perf_counter() + self.config.max_time if self.config.max_time else math.inf
         rows, marks = self._fill_first(pixels, missing).to(device), missing.flatten(1).to(device)
-        trainer = Trainer(self._within(end), rows, marks, streams, callbacks=callbacks)
+        config = self.config
+        if config.max_time:
+            reserved = config.calibration_time_share * config.max_time if self.calibrates else 0
+            config = replace(config, max_time=max(end - time.perf_counter() - reserved, 1e-3))
+        trainer = Trainer(config, rows, marks, streams, callbacks=callbacks)
         with closing_all(callbacks):
             self.stages = trainer.train()
             self.history = trainer.history
             notify_phase(callbacks, "calibrating" if self.calibrates else "measuring the steps of the chains")
             self._fit_chains(pixels, missing, trainer.rows, end)
-
-    def _within(self, end: float) -> PaperConfig:
-        """Return the configuration with a time limit that leaves time for the calibration."""
-        if end == math.inf:
-            return self.config
-        reserved = self.config.calibration_time_share * self.config.max_time if self.calibrates else 0
-        left = end - time.perf_counter() - reserved
-        return replace(self.config, max_time=max(left, 1e-3))
 
     def _fit_chains(self, pixels: Tensor, missing: Tensor, rows: Tensor, end: float) -> None:
         """Set the step sizes of chains, and calibrate quantiles on as many images as the time allows."""
@@ -208,21 +186,19 @@ class PaperImageModel:
         rows, missing = rows.to(device), missing.to(device)
         for stage in self.stages:
             rows = complete([Stage(in_float64(stage.flow), in_float64(stage.mapper))], rows, missing)
-        done: FloatArray = rows.cpu().numpy()
-        return done
+        return rows.cpu().numpy()
 
     def draws(
         self, pixels: Tensor, missing: Tensor, m: int, seed: int, hashes: npt.NDArray[np.uint64]
     ) -> Iterator[Tensor]:
-        """Yield m times completed images, drawn by chains from the conditional density of the last flow.
-
-        Shapes: `hashes` (n_images,).
-        """
+        """Yield m times completed images, drawn by chains from the conditional density of the last flow."""
         incomplete = missing.flatten(1).any(1)
         if not incomplete.any():
             yield from (pixels.clone() for _ in range(m))
             return
-        own = hash_rows(_as_numbers(hashes[incomplete.numpy()]), seed)
+        words = hashes[incomplete.numpy()]
+        halves = np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=1)  # without loss as floats
+        own = hash_rows(halves.astype(np.float64), seed)
         sampler = self._sampler(pixels[incomplete], missing[incomplete], own)
         for rows in sampler.draws(np.arange(len(own)), m):
             yield _put(pixels, incomplete, torch.from_numpy(rows).float())
@@ -278,20 +254,9 @@ class PaperImageModel:
 
 
 def conditional_steps(density: FlowDensity, rows: FloatArray) -> FloatArray:
-    r"""Return step sizes of places: estimates of their standard deviations given all other places.
-
-    Shapes: `rows` (n_rows, n_places), returns (n_places,).
-
-    Examples
-    --------
-    >>> from mcflow.paper.realnvp import RealNVP
-    >>> normal = FlowDensity(RealNVP(torch.tensor([[True, False], [False, True]])))
-    >>> conditional_steps(normal, np.array([[2.5, 0.0], [0.0, 5.0]])).round(3).tolist()
-    [0.5, 0.283]
-    """
+    """Return step sizes (n_places,): estimates of standard deviations of places given all others, from some rows."""
     squares = np.square(density.slope(rows)[1]).mean(axis=0)
-    steps: FloatArray = np.clip(1 / np.sqrt(np.maximum(squares, 1e-12)), MIN_STEP, MAX_STEP)
-    return steps
+    return np.asarray(np.clip(1 / np.sqrt(np.maximum(squares, 1e-12)), MIN_STEP, MAX_STEP))
 
 
 def _put(pixels: Tensor, incomplete: Tensor, rows: Tensor) -> Tensor:
@@ -299,9 +264,3 @@ def _put(pixels: Tensor, incomplete: Tensor, rows: Tensor) -> Tensor:
     filled = pixels.clone()
     filled[incomplete] = rows.reshape(-1, *pixels.shape[1:]).to(pixels.dtype)
     return filled
-
-
-def _as_numbers(hashes: npt.NDArray[np.uint64]) -> FloatArray:
-    """Return each 64-bit word as two numbers, without loss."""
-    halves = np.stack([hashes >> np.uint64(32), hashes & np.uint64(0xFFFFFFFF)], axis=1)
-    return halves.astype(np.float64)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["PaperModel", "TableChains"]
+__all__ = ["CategoryHead", "PaperModel", "TableChains"]
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,58 +20,24 @@ from mcflow.fitting.calibration import Calibration, masses_beyond
 from mcflow.fitting.callbacks import Callback, History
 from mcflow.fitting.distributed import ALONE, Workers, one_thread_when_small
 from mcflow.fitting.trainer import closing_all, notify_phase
-from mcflow.paper.algorithm import ROWS_AT_ONCE, Box, Stage, Trainer, complete, stage_tensors, stages_from
-from mcflow.paper.chain import (
-    MOVES,
-    N_SLOTS,
-    Chain,
-    ChainTrace,
-    ConditionalSampler,
-    FlowDensity,
-    Jumps,
-    in_float64,
-    log_density,
-)
+from mcflow.paper.algorithm import ROWS_AT_ONCE, Box, Stage, Trainer, complete, log_density, stage_tensors, stages_from
+from mcflow.paper.chain import MOVES, N_SLOTS, Chain, ChainTrace, ConditionalSampler, FlowDensity, Jumps, in_float64
 from mcflow.paper.config import PaperConfig
-from mcflow.paper.latent import CategoryHead
 from mcflow.random import Streams, hash_rows
 from mcflow.typing import Array, BoolArray, FloatArray, Header
 
-#: Maximum number of rows in a round of hiding cells for the category heads.
-MAX_HEAD_ROWS = 50_000
-
-#: Maximum number of such rounds.
-MAX_HEAD_ROUNDS = 20
-
-#: Rows whose chains run together; few enough for the caches of a processor.
-ROWS_TOGETHER = 1024
-
-#: Smallest initial step size of a place.
-MIN_STEP = 1e-3
-
-#: Missing cells that a trace follows.
-TRACED_CELLS = 8
+MAX_HEAD_ROWS = 50_000  #: Maximum number of rows in a round of hiding cells for the category heads.
+MAX_HEAD_ROUNDS = 20  #: Maximum number of such rounds.
+ROWS_TOGETHER = 1024  #: Rows whose chains run together; few enough for the caches of a processor.
+MIN_STEP = 1e-3  #: Smallest initial step size of a place.
+TRACED_CELLS = 8  #: Missing cells that a trace follows.
 
 
 class PaperModel:
-    """Flow G, latent network H and category heads of a table, with the codec of its columns.
+    """Flow G, latent network H and category heads of a table, with the codec of its columns."""
 
-    Shapes: `box` (n_places,).
-    """
-
-    def __init__(
-        self,
-        config: PaperConfig,
-        codec: TableCodec,
-        marginals: Marginals,
-        box: tuple[FloatArray, FloatArray],
-        seed: int,
-    ) -> None:
-        self.config = config
-        self.codec = codec
-        self.marginals = marginals
-        self.box = Box(torch.from_numpy(box[0]), torch.from_numpy(box[1]))
-        self.seed = seed
+    def __init__(self, config: PaperConfig, codec: TableCodec, marginals: Marginals, box: Box, seed: int) -> None:
+        self.config, self.codec, self.marginals, self.box, self.seed = config, codec, marginals, box, seed
         self.history = History(ending="nothing to learn")
         self.stages: list[Stage] = []
         self.heads: dict[int, CategoryHead] = {}
@@ -85,7 +51,7 @@ class PaperModel:
         streams: Streams,
         device: torch.device,
         callbacks: Sequence[Callback] = (),
-        more: None = None,
+        more: object = None,
         *,
         workers: Workers = ALONE,
     ) -> None:
@@ -104,7 +70,7 @@ class PaperModel:
             self.history = trainer.history
             notify_phase(callbacks, "calibrating" if self.calibrates else "fitting the category heads")
             self._fit_heads(values, streams.fill)
-            self.calibration = self._chains().calibration(values) if self.calibrates else None
+            self.calibration = TableChains(self).calibration(values) if self.calibrates else None
 
     @classmethod
     def prepare(
@@ -124,7 +90,8 @@ class PaperModel:
                 "fit on a sample."
             )
         codec = TableCodec.from_values(values, columns, config.scaling)
-        return cls(config, codec, Marginals.from_values(values), codec.box(*box), seed)
+        low, high = (torch.from_numpy(bound) for bound in codec.box(*box))
+        return cls(config, codec, Marginals.from_values(values), Box(low, high), seed)
 
     @staticmethod
     def time_of_copies(config: PaperConfig, n_models: int) -> float:
@@ -146,8 +113,7 @@ class PaperModel:
 
     def bootstrap_copy(self, seed: int) -> PaperModel:
         """Return an unfitted model for resampled rows."""
-        box = self.box.low.numpy(), self.box.high.numpy()
-        return PaperModel(self.config, self.codec, self.marginals, box, seed)
+        return PaperModel(self.config, self.codec, self.marginals, self.box, seed)
 
     def tensors(self) -> dict[str, Array]:
         """Return everything learned as arrays by name."""
@@ -155,7 +121,7 @@ class PaperModel:
         for k, head in self.heads.items():
             tensors |= {f"head.{k}.weight": head.weight.numpy(), f"head.{k}.bias": head.bias.numpy()}
         tensors |= self.calibration.tensors() if self.calibration is not None else {}
-        box = np.stack((self.box.low.numpy(), self.box.high.numpy()))
+        box = torch.stack(self.box).numpy()
         return tensors | self.codec.tensors() | {"quantiles": self.marginals.quantiles, "box": box}
 
     @classmethod
@@ -164,7 +130,7 @@ class PaperModel:
     ) -> PaperModel:
         """Undo `tensors`."""
         codec = TableCodec.from_tensors(columns, arrays)
-        box = arrays["box"][0], arrays["box"][1]
+        box = Box(*torch.from_numpy(arrays["box"]))
         model = cls(config, codec, Marginals(arrays["quantiles"]), box, header["seed"])
         model.stages = stages_from(arrays, config, device)
         for k in model.categories if model.stages else ():
@@ -221,14 +187,12 @@ class PaperModel:
         network = done.numpy().astype(np.float64)
         for k, (coder, place) in enumerate(zip(self.codec.coders, self.codec.places, strict=True)):
             if isinstance(coder, CategoryCode):
-                values[missing[:, k], k] = self._most_likely(done[torch.from_numpy(missing[:, k])], k)
+                rows = done[torch.from_numpy(missing[:, k])]
+                best = [self.heads[k].probabilities(part).argmax(1) for part in rows.split(ROWS_AT_ONCE)]
+                values[missing[:, k], k] = torch.cat(best).numpy()
             else:
                 values[:, k] = coder.decode(network[:, place.start])
         return values
-
-    def _most_likely(self, rows: Tensor, column: int) -> FloatArray:
-        parts = [self.heads[column].probabilities(part).argmax(1) for part in rows.split(ROWS_AT_ONCE)]
-        return torch.cat(parts).numpy().astype(np.float64)
 
     def probabilities(self, values: FloatArray, seen: FloatArray) -> dict[int, FloatArray]:
         """Return the probabilities (n_rows, n_categories) by column; where `seen` has a code, its probability is 1."""
@@ -241,46 +205,62 @@ class PaperModel:
             found[k] = p
         return found
 
-    def _chains(self) -> TableChains:
-        return TableChains(
-            self.config, self.stages, self.codec, self.marginals, heads=self.heads, box=self.box, seed=self.seed
-        )
-
     def draws(self, values: FloatArray, m: int, seed: int, ids: FloatArray | None = None) -> Iterator[FloatArray]:
-        """Yield m completed tables (n_rows, n_columns), drawn by chains from the conditional density of the last flow.
-
-        Shapes: `values` (n_rows, n_columns), `ids` (n_rows,).
-        """
+        """Yield m completed tables (n_rows, n_columns), drawn by chains from the density of the last flow."""
         incomplete = np.flatnonzero(np.isnan(values).any(axis=1))
         if not len(incomplete):
             yield from (values.copy() for _ in range(m))
             return
         hashes = hash_rows(values if ids is None else np.column_stack([values, ids]), seed)
         rows = values[incomplete]
-        for codes in self._chains().sampler(values, hashes).draws(incomplete, m):
+        for codes in TableChains(self).sampler(values, hashes).draws(incomplete, m):
             filled = values.copy()
             filled[incomplete] = np.where(np.isnan(rows), codes, rows)
             yield filled
 
     def redraw(self, values: FloatArray, hashes: Array, _number: int) -> FloatArray:
         """Return rows completed by the first draw of their chains, with random numbers decided by `hashes`."""
-        sampler = self._chains().sampler(values, hashes)
+        sampler = TableChains(self).sampler(values, hashes)
         codes = sampler.next_draw(sampler.warm_up(np.arange(len(values))))
         return np.where(np.isnan(values), codes, values)
 
-    def trace(self, values: FloatArray, seed: int, n_steps: int = 300) -> ChainTrace:
-        """Record the chains of rows (n_rows, n_columns) from their start."""
-        return self._chains().trace(values, seed, n_steps)
+    def trace(self, values: FloatArray, seed: int, n_steps: int) -> ChainTrace:
+        """Record the chains of the incomplete rows of a table (n_rows, n_columns) from their start."""
+        incomplete = np.flatnonzero(np.isnan(values).any(axis=1))
+        rows = values[incomplete]
+        chains = TableChains(self)
+        chain = chains.chain(rows, hash_rows(rows, seed))
+        cells = np.argwhere(np.isnan(rows))[:TRACED_CELLS]
+        densities, accepted, states = [], [], []
+        for _ in range(n_steps):
+            chain.advance(1)
+            states.append(chains.codes(chain)[cells[:, 0], cells[:, 1]])
+            densities.append(chain.current)
+            accepted.append(chain.accepted)
+        return ChainTrace(
+            np.array(densities).reshape(n_steps, len(rows)),
+            np.array(accepted, dtype=bool).reshape(n_steps, len(rows)),
+            np.array(states).reshape(n_steps, len(cells)),
+            rows=incomplete,
+            cells=np.column_stack([incomplete[cells[:, 0]], cells[:, 1]]),
+            moves=tuple(MOVES[k % len(MOVES)] for k in range(n_steps)),
+            burn_in=self.config.burn_in,
+        )
 
     def quantiles(self, values: FloatArray, probabilities: FloatArray) -> Iterator[FloatArray]:
-        """Yield a table for each probability, with missing cells filled by quantiles of their distribution.
-
-        Shapes: `values` (n_rows, n_columns), `probabilities` (n_quantiles,), yields (n_rows, n_columns).
-        """
-        if np.isnan(values).any():
-            yield from self._chains().quantiles(values, probabilities, self.calibration)
-        else:
+        """Yield a table (n_rows, n_columns) for each probability; cells of unordered categories stay missing."""
+        missing = np.isnan(values)
+        if not missing.any():
             yield from (values.copy() for _ in probabilities)
+            return
+        chains = TableChains(self)
+        masses = [masses_beyond(q, self.calibration, values.shape[1]) for q in probabilities]
+        sampler = chains.sampler(values, hash_rows(values, self.seed))
+        nominal = chains.nominal[missing.nonzero()[1]]
+        for cells in sampler.quantiles(np.flatnonzero(missing.any(axis=1)), masses):
+            filled = values.copy()
+            filled[missing] = np.where(nominal, np.nan, cells)
+            yield filled
 
     def log_density(self, values: FloatArray) -> FloatArray:
         """Return the log-density (n_rows,) of complete rows under the last flow, in the units of the codes."""
@@ -302,28 +282,58 @@ def _hide_cells(
     return rows, ((rng.random(rows.shape) < share) | targets) & ~np.isnan(rows)
 
 
-class TableChains:
-    """Chains over the missing cells of a table under the density of the last flow."""
+@dataclass(frozen=True)
+class CategoryHead:
+    r"""Multinomial logistic regression on completed rows: :math:`p(k) \propto \exp(x W_k + b_k)`.
 
-    def __init__(
-        self,
-        config: PaperConfig,
-        stages: Sequence[Stage],
-        codec: TableCodec,
-        marginals: Marginals,
-        *,
-        heads: Mapping[int, CategoryHead],
-        box: Box,
-        seed: int,
-    ) -> None:
-        self.config, self.codec, self.marginals, self.box, self.seed = config, codec, marginals, box, seed
-        self.stages = [Stage(in_float64(stage.flow), in_float64(stage.mapper)) for stage in stages]
-        self.density = FlowDensity(stages[-1].flow)
-        self.heads = {k: CategoryHead(head.weight.double(), head.bias.double()) for k, head in heads.items()}
-        self.jumps = Jumps.from_marginals(codec, marginals)
-        self.steps = np.maximum(codec.encode(marginals.quantiles).std(axis=0), MIN_STEP)
-        self.nominal = np.array([column.kind in ("boolean", "category") for column in codec.columns])
-        self.discrete = np.array([column.whole or column.kind == "ordered" for column in codec.columns])
+    The completed row contains H's own prediction of the category. The head is fitted on cells that were hidden from
+    the networks, so that its probabilities are valid for missing cells.
+    """
+
+    weight: Tensor  # (n_places, n_categories)
+    bias: Tensor  # (n_categories,)
+
+    @classmethod
+    def fit(cls, rows: Tensor, categories: Tensor, counts: Tensor, max_steps: int = 60) -> CategoryHead:
+        """Fit on completed rows (n_rows, n_places), their hidden categories and the counts of observed categories."""
+        prior = ((counts + 1) / (counts + 1).sum()).log()
+        with torch.inference_mode(False), torch.enable_grad():
+            x, y = rows.clone(), categories.clone()
+            weight = torch.zeros(x.shape[1], len(counts), device=x.device, requires_grad=True)
+            shift = torch.zeros(len(counts), device=x.device, requires_grad=True)
+            optimiser = torch.optim.LBFGS(
+                [weight, shift], max_iter=max_steps, line_search_fn="strong_wolfe", tolerance_grad=1e-6
+            )
+
+            def loss() -> Tensor:
+                optimiser.zero_grad()
+                logits = x @ weight + shift + prior
+                penalty = (weight.square().sum() + shift.square().sum()) / 2
+                value = torch.nn.functional.cross_entropy(logits, y) + penalty / max(len(y), 1)
+                value.backward()
+                return value
+
+            if len(y):
+                optimiser.step(loss)
+        return cls(weight.detach(), (shift.detach() + prior))
+
+    def probabilities(self, rows: Tensor) -> Tensor:
+        """Return the probabilities (n_rows, n_categories) of the categories."""
+        return (rows @ self.weight + self.bias).softmax(1)
+
+
+class TableChains:
+    """Chains over the missing cells of a table under the density of the last flow of a model."""
+
+    def __init__(self, model: PaperModel) -> None:
+        self.model, self.config, self.codec, self.box = model, model.config, model.codec, model.box
+        self.stages = [Stage(in_float64(stage.flow), in_float64(stage.mapper)) for stage in model.stages]
+        self.density = FlowDensity(model.stages[-1].flow)
+        self.heads = {k: CategoryHead(head.weight.double(), head.bias.double()) for k, head in model.heads.items()}
+        self.jumps = Jumps(self.codec, model.marginals)
+        self.steps = np.maximum(self.codec.encode(model.marginals.quantiles).std(axis=0), MIN_STEP)
+        self.nominal = np.array([column.kind in ("boolean", "category") for column in self.codec.columns])
+        self.discrete = np.array([column.whole or column.kind == "ordered" for column in self.codec.columns])
 
     def sampler(self, values: FloatArray, hashes: Array) -> ConditionalSampler:
         """Return the sampler of a table; `hashes` (n_rows,) decide the random numbers of its rows."""
@@ -339,20 +349,25 @@ class TableChains:
         )
 
     def chain(self, values: FloatArray, hashes: Array) -> Chain:
-        """Return the chain of some rows, which starts at the completed rows with categories at their codewords.
-
-        Shapes: `values` (n_rows, n_columns), `hashes` (n_rows,).
-        """
+        """Return the chain of rows (n_rows, n_columns); it starts at completed rows with categories as codewords."""
         missing = np.isnan(values)
-        rows = self.codec.encode(self.marginals.fill_rows(values, self.seed))
+        rows = self.codec.encode(self.model.marginals.fill_rows(values, self.model.seed))
         device = self.density.flow.theta.device
         marks = torch.from_numpy(self.codec.spread(missing)).to(device)
         start = complete(self.stages, torch.from_numpy(rows).to(device), marks, self.box).cpu().numpy()
         codewords = self.codec.encode(self.codec.decode(start))
         of_categories = np.isin(self.codec.owner, list(self.heads))
         start = np.where(self.codec.spread(missing) & of_categories, codewords, start)
-        how: dict[str, Any] = {"steps": self.steps, "box": self.box, "burn_in": self.config.burn_in}
-        return Chain(self.density, start, missing, jumps=self.jumps, hashes=hashes, **how)
+        return Chain(
+            self.density,
+            start,
+            missing,
+            steps=self.steps,
+            box=self.box,
+            hashes=hashes,
+            burn_in=self.config.burn_in,
+            jumps=self.jumps,
+        )
 
     def codes(self, chain: Chain) -> FloatArray:
         """Return the state of a chain as codes (n_rows, n_columns), with categories drawn from their probabilities."""
@@ -369,8 +384,7 @@ class TableChains:
         p = self.heads[column].probabilities(torch.from_numpy(chain.rows[rows])).numpy()
         slots = np.full(len(rows), N_SLOTS + self.codec.n_places + column)
         categories = (p.cumsum(axis=1) < chain.uniforms(slots, rows)[:, None]).sum(axis=1)
-        drawn: FloatArray = np.minimum(categories, p.shape[1] - 1).astype(np.float64)
-        return drawn
+        return np.asarray(np.minimum(categories, p.shape[1] - 1), dtype=np.float64)
 
     def _bounds(self) -> tuple[FloatArray, FloatArray]:
         """Return the lowest and highest codes (n_columns,) of the columns."""
@@ -383,44 +397,9 @@ class TableChains:
                 low[k], high[k] = coder.decode(ends)
         return low, high
 
-    def trace(self, values: FloatArray, seed: int, n_steps: int) -> ChainTrace:
-        """Record the chains of the incomplete rows of a table."""
-        incomplete = np.flatnonzero(np.isnan(values).any(axis=1))
-        rows = values[incomplete]
-        chain = self.chain(rows, hash_rows(rows, seed))
-        cells = np.argwhere(np.isnan(rows))[:TRACED_CELLS]
-        densities, accepted, states = [], [], []
-        for _ in range(n_steps):
-            chain.advance(1)
-            states.append(self.codes(chain)[cells[:, 0], cells[:, 1]])
-            densities.append(chain.current)
-            accepted.append(chain.accepted)
-        return ChainTrace(
-            np.array(densities).reshape(n_steps, len(rows)),
-            np.array(accepted, dtype=bool).reshape(n_steps, len(rows)),
-            np.array(states).reshape(n_steps, len(cells)),
-            rows=incomplete,
-            cells=np.column_stack([incomplete[cells[:, 0]], cells[:, 1]]),
-            moves=tuple(MOVES[k % len(MOVES)] for k in range(n_steps)),
-            burn_in=self.config.burn_in,
-        )
-
-    def quantiles(
-        self, values: FloatArray, probabilities: FloatArray, calibration: Calibration | None
-    ) -> Iterator[FloatArray]:
-        """Yield tables with missing cells filled by quantiles; unordered categories stay missing."""
-        missing = np.isnan(values)
-        masses = [masses_beyond(q, calibration, len(self.nominal)) for q in probabilities]
-        sampler = self.sampler(values, hash_rows(values, self.seed))
-        nominal = self.nominal[missing.nonzero()[1]]
-        for cells in sampler.quantiles(np.flatnonzero(missing.any(axis=1)), masses):
-            filled = values.copy()
-            filled[missing] = np.where(nominal, np.nan, cells)
-            yield filled
-
     def calibration(self, values: FloatArray) -> Calibration | None:
         """Hide observed cells of some rows (n_rows, n_columns), and compare their states with the true values."""
-        config, rng = self.config, np.random.default_rng([self.seed, 1])
+        config, rng = self.config, np.random.default_rng([self.model.seed, 1])
         n_rows = math.ceil(config.calibration_cells / (config.hidden_share * values.shape[1]))
         rows, hide = _hide_cells(values, min(config.calibration_rows, n_rows), config.hidden_share, self.codec, rng)
         scored = hide & ~self.nominal
@@ -428,6 +407,6 @@ class TableChains:
         if not len(rows):
             return None
         incomplete = np.where(hide, np.nan, rows)
-        sampler = self.sampler(incomplete, hash_rows(incomplete, self.seed))
+        sampler = self.sampler(incomplete, hash_rows(incomplete, self.model.seed))
         below, above = sampler.tail_masses(np.arange(len(rows)), rows, scored)
         return Calibration.from_scores(below, above, scored.nonzero()[1], values.shape[1])

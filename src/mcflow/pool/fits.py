@@ -12,37 +12,28 @@ import numpy as np
 
 from mcflow.config import Options, check_parameter
 from mcflow.errors import DataError, ParameterError
-from mcflow.pool.analyses import Analysis, EstimatorAnalysis, FormulaAnalysis, FunctionAnalysis, is_table
-from mcflow.pool.nested import TESTS, pooled_likelihood_ratio, pooled_wald_statistics
-from mcflow.pool.regressions import Coefficients
-from mcflow.pool.rules import PooledResult, WaldTest, pool_estimates, read_estimates, warn_of_one
+from mcflow.pool.analyses import Analysis, Coefficients, EstimatorAnalysis, FormulaAnalysis, FunctionAnalysis, is_table
+from mcflow.pool.rules import (
+    Estimates,
+    PooledResult,
+    WaldTest,
+    f_test,
+    pool_estimates,
+    read_estimates,
+    wald_df,
+    warn_of_one,
+)
 from mcflow.typing import FloatArray
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PooledFit(PooledResult):
-    """Pooled fit of one model per completed table, with pooled predictions.
+    """Pooled fit of one model per completed table, with pooled predictions; see `PooledResult` for the other fields."""
 
-    Parameters
-    ----------
-    results : tuple
-        The m fitted models, or the results of the analysis function.
-    analysis : Analysis
-        The analysis of one table.
-    reason : str
-        Why there are no pooled terms, if the models are pooled for predictions only; otherwise empty.
-    coefficients : tuple of Coefficients
-        The terms of every model.
-
-    See Also
-    --------
-    PooledResult : The other fields.
-    """
-
-    results: tuple[Any, ...] = ()
-    analysis: Analysis | None = None
-    reason: str = ""
-    coefficients: tuple[Coefficients, ...] = ()
+    results: tuple[Any, ...] = ()  #: The m fitted models, or the results of the analysis function.
+    analysis: Analysis | None = None  #: The analysis of one table.
+    reason: str = ""  #: Why there are no pooled terms, if the models are pooled for predictions only.
+    coefficients: tuple[Coefficients, ...] = ()  #: The terms of every model.
 
     @property
     def classes(self) -> Any:
@@ -78,21 +69,6 @@ class PooledFit(PooledResult):
         pairs = zip(self.results, _each(X, len(self.results)), strict=True)
         return pool_predictions((self.analysis.predict(model, table) for model, table in pairs), return_std=return_std)
 
-    def table(self) -> Any:
-        """Return the terms as a table; see `PooledResult.table`."""
-        self._need_terms()
-        return super().table()
-
-    def wald(self, terms: Sequence[str] | None = None, value: Any = 0.0) -> WaldTest:
-        """Test several terms together; see `PooledResult.wald`."""
-        self._need_terms()
-        return super().wald(terms, value)
-
-    def summary(self, *, exponentiate: bool = False) -> Any:
-        """Return the terms as a table; see `PooledResult.summary`."""
-        self._need_terms()
-        return super().summary(exponentiate=exponentiate)
-
     def compare(self, smaller: PooledFit, method: str = "D1") -> WaldTest:
         """Test whether the terms that a nested model lacks are all 0.
 
@@ -124,7 +100,7 @@ class PooledFit(PooledResult):
         S. van Buuren, "Flexible Imputation of Missing Data", 2018, section 5.3.
         """
         self._need_terms()
-        check_parameter("method", method, Options(TESTS))
+        check_parameter("method", method, Options(("D1", "D2", "D3")))
         if not isinstance(smaller, PooledFit):
             raise ParameterError(f"smaller is {smaller!r}, but has to be the result of fit_pooled.")
         extra = [name for name in self.names if name not in smaller.names]
@@ -137,20 +113,64 @@ class PooledFit(PooledResult):
         if method == "D1" or self.m == 1:
             return self.wald(extra)
         if method == "D2":
-            return pooled_wald_statistics(self.coefficients, extra)
+            return _pooled_wald_statistics(self.coefficients, extra)
         if not all(hasattr(one, "llf") and hasattr(one, "model") for one in (*self.results, *smaller.results)):
             raise ParameterError("D3 needs likelihoods: fit both models with a formula, or use D1 or D2.")
-        return pooled_likelihood_ratio(self.results, smaller.results, extra)
+        return _pooled_likelihood_ratio(self.results, smaller.results, extra)
 
     def _need_terms(self) -> None:
         if self.reason:
             raise ParameterError(self.reason)
+
+    def _columns(self) -> dict[str, Any]:
+        self._need_terms()
+        return super()._columns()
+
+    def _covariances(self) -> tuple[FloatArray, FloatArray]:
+        self._need_terms()
+        return super()._covariances()
 
     def __str__(self) -> str:
         return f"Pooled over {self.m} tables. {self.reason}" if self.reason else super().__str__()
 
     def _repr_html_(self) -> str:
         return f"<p>{self}</p>" if self.reason else super()._repr_html_()
+
+
+def _pooled_wald_statistics(coefficients: Sequence[Coefficients], terms: Sequence[str]) -> WaldTest:
+    r"""Pool the Wald statistics of the tables, by Li, Meng, Raghunathan and Rubin (1991).
+
+    With the statistics :math:`d_j` of m tables, :math:`r = (1 + 1/m) \operatorname{var}(\sqrt{d_j})` and
+
+    .. math:: D_2 = \frac{\bar d / k - r (m + 1) / (m - 1)}{1 + r},\quad \nu = k^{-3/m} (m - 1) (1 + 1/r)^2.
+    """
+    m, k, distances = len(coefficients), len(terms), []
+    for found in coefficients:
+        if found.variances.ndim < 2:
+            raise ParameterError("The tests of nested models need covariances, but the analysis gives variances only.")
+        places = [found.names.index(term) for term in terms]
+        values = found.values[places]
+        distances.append(values @ np.linalg.solve(found.variances[np.ix_(places, places)], values))
+    riv = float((1 + 1 / m) * np.var(np.sqrt(distances), ddof=1))
+    statistic = float((np.mean(distances) / k - riv * (m + 1) / (m - 1)) / (1 + riv))
+    df = k ** (-3 / m) * (m - 1) * (1 + 1 / riv) ** 2 if riv > 0 else np.inf
+    return f_test(terms, max(statistic, 0.0), float(df), riv)
+
+
+def _pooled_likelihood_ratio(larger: Sequence[Any], smaller: Sequence[Any], terms: Sequence[str]) -> WaldTest:
+    r"""Pool likelihood ratios, by Meng and Rubin (1992).
+
+    With the mean ratio :math:`\bar d` at the estimates of each table and :math:`\tilde d` at the pooled estimates,
+    :math:`r = (m + 1) (\bar d - \tilde d) / (k (m - 1))` and :math:`D_3 = \tilde d / (k (1 + r))`.
+    """
+    m, k = len(larger), len(terms)
+    most, least = (np.mean([np.asarray(one.params) for one in models], axis=0) for models in (larger, smaller))
+    pairs = list(zip(larger, smaller, strict=True))
+    own = np.mean([2 * (one.llf - none.llf) for one, none in pairs])
+    pooled = np.mean([2 * (float(one.model.loglike(most)) - float(none.model.loglike(least))) for one, none in pairs])
+    riv = float(max((m + 1) / (k * (m - 1)) * (own - pooled), 0.0))
+    statistic = max(float(pooled / (k * (1 + riv))), 0.0)
+    return f_test(terms, statistic, wald_df(k, m, riv, np.inf), riv)
 
 
 def fit_pooled(
@@ -236,8 +256,15 @@ def fit_pooled(
     array([2.])
     """
     analysis = _analysis(estimator, formula, target, features, options)
+    if is_table(draws):
+        raise ParameterError(
+            "draws is one table. Give several completed tables, such as imputer.draw(X, m=20), or [table] for a "
+            "single one."
+        )
+    if isinstance(draws, str) or not isinstance(draws, Iterable):
+        raise ParameterError(f"draws is {draws!r}. Give completed tables, such as imputer.draw(X, m=20).")
     models, results = [], []
-    for number, table in enumerate(_tables(draws), 1):
+    for number, table in enumerate(draws, 1):
         try:
             model = analysis.fit(table)
             results.append(analysis.read(model, table))
@@ -247,11 +274,14 @@ def fit_pooled(
     if not models:
         raise DataError("There are no completed tables. Give some, such as imputer.draw(X, m=20).")
     _check_classes(models)
-    reasons = [result for result in results if isinstance(result, str)]
     warn_of_one(len(models))
-    if reasons:
-        return _without_terms(models, analysis, reasons[0], level)
-    return _with_terms(models, analysis, [r for r in results if isinstance(r, Coefficients)], df_complete, level)
+    reason = next((result for result in results if isinstance(result, str)), "")
+    coefficients = [] if reason else [result for result in results if isinstance(result, Coefficients)]
+    residual = min((one.df for one in coefficients if one.df is not None), default=None)
+    df = residual if df_complete == "residual" else df_complete
+    pooled = pool_estimates(_estimates(coefficients, len(models)), df_complete=df, level=level)
+    own = {field.name: getattr(pooled, field.name) for field in fields(PooledResult)}
+    return PooledFit(**own, results=tuple(models), analysis=analysis, reason=reason, coefficients=tuple(coefficients))
 
 
 def _analysis(
@@ -279,17 +309,6 @@ def _analysis(
     return FunctionAnalysis(estimator, target, features)
 
 
-def _tables(draws: Any) -> Iterator[Any]:
-    if is_table(draws):
-        raise ParameterError(
-            "draws is one table. Give several completed tables, such as imputer.draw(X, m=20), or [table] for a "
-            "single one."
-        )
-    if isinstance(draws, str) or not isinstance(draws, Iterable):
-        raise ParameterError(f"draws is {draws!r}. Give completed tables, such as imputer.draw(X, m=20).")
-    return iter(draws)
-
-
 def _check_classes(models: Sequence[Any]) -> None:
     first = getattr(models[0], "classes_", None)
     for number, model in enumerate(models, 1):
@@ -300,13 +319,10 @@ def _check_classes(models: Sequence[Any]) -> None:
             )
 
 
-def _with_terms(
-    models: list[Any],
-    analysis: Analysis,
-    coefficients: list[Coefficients],
-    df_complete: float | Literal["residual"] | None,
-    level: float,
-) -> PooledFit:
+def _estimates(coefficients: Sequence[Coefficients], m: int) -> Estimates:
+    """Return the terms of all tables, or none if the models have no coefficients."""
+    if not coefficients:
+        return Estimates((), np.empty((m, 0)), np.empty((m, 0)), None)
     names = coefficients[0].names
     for number, found in enumerate(coefficients, 1):
         if found.names != names:
@@ -314,33 +330,7 @@ def _with_terms(
                 f"Table 1 gives the terms {', '.join(names)}, and table {number} {', '.join(found.names)}. Every "
                 "table has to give the same terms; join rare categories before the imputation."
             )
-    given = read_estimates([c.values for c in coefficients], [c.variances for c in coefficients], names)
-    known = [c.df for c in coefficients if c.df is not None]
-    df = (min(known) if known else None) if df_complete == "residual" else df_complete
-    pooled = pool_estimates(given, df_complete=df, level=level)
-    own = {field.name: getattr(pooled, field.name) for field in fields(PooledResult)}
-    return PooledFit(**own, results=tuple(models), analysis=analysis, coefficients=tuple(coefficients))
-
-
-def _without_terms(models: list[Any], analysis: Analysis, reason: str, level: float) -> PooledFit:
-    none = np.empty(0)
-    return PooledFit(
-        names=(),
-        m=len(models),
-        estimate=none,
-        within=none,
-        between=none,
-        total=none,
-        df=none,
-        df_complete=np.inf,
-        riv=none,
-        lambda_=none,
-        fmi=none,
-        level=level,
-        results=tuple(models),
-        analysis=analysis,
-        reason=reason,
-    )
+    return read_estimates([one.values for one in coefficients], [one.variances for one in coefficients], names)
 
 
 def _each(given: Any, m: int) -> Iterator[Any]:
@@ -401,7 +391,11 @@ def pool_predictions(predictions: Iterable[Any], *, return_std: bool = False) ->
     """
     count, mean, squares = 0, np.zeros(0), np.zeros(0)
     for prediction in predictions:
-        values = _numbers(prediction, count + 1)
+        try:
+            values: FloatArray = np.asarray(prediction, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            words = f"Prediction {count + 1} cannot be averaged: {error}."
+            raise DataError(f"{words} Give numbers; for classes give their probabilities.") from error
         if not count:
             mean, squares = np.zeros(values.shape), np.zeros(values.shape)
         if values.shape != mean.shape:
@@ -415,12 +409,3 @@ def pool_predictions(predictions: Iterable[Any], *, return_std: bool = False) ->
     if not return_std:
         return mean
     return mean, np.sqrt(squares / (count - 1)) if count > 1 else np.full(mean.shape, np.nan)
-
-
-def _numbers(prediction: Any, number: int) -> FloatArray:
-    try:
-        return np.asarray(prediction, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"Prediction {number} cannot be averaged: {error}. Give numbers; for classes give their probabilities."
-        ) from error

@@ -6,13 +6,17 @@ __all__ = [
     "Estimates",
     "PooledResult",
     "WaldTest",
+    "as_text",
+    "f_test",
     "in_order",
     "pool",
     "pool_estimates",
     "read_estimates",
+    "wald_df",
     "warn_of_one",
 ]
 
+import html
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +28,6 @@ import numpy as np
 from scipy import stats
 
 from mcflow.errors import DataError, McflowWarning, ParameterError, did_you_mean
-from mcflow.pool.display import as_frame, as_html, as_text
 from mcflow.typing import FloatArray
 
 #: Maximum asymmetry of a covariance matrix, relative to its largest variance.
@@ -33,28 +36,14 @@ MAX_ASYMMETRY = 1e-6
 
 @dataclass(frozen=True)
 class WaldTest:
-    """Test of a hypothesis about several terms, with an F reference distribution.
+    """Test of a hypothesis about several terms, with an F reference distribution."""
 
-    Parameters
-    ----------
-    terms : tuple of str
-        Names of the tested terms.
-    statistic : float
-        The statistic: D1 of `wald`, or D1, D2 or D3 of `PooledFit.compare`.
-    df1, df2 : float
-        Degrees of freedom of the F distribution.
-    p_value : float
-        Probability of a larger statistic under the hypothesis.
-    riv : float
-        Average relative increase in variance due to nonresponse.
-    """
-
-    terms: tuple[str, ...]
-    statistic: float
-    df1: int
-    df2: float
-    p_value: float
-    riv: float
+    terms: tuple[str, ...]  #: Names of the tested terms.
+    statistic: float  #: The statistic: D1 of `wald`, or D1, D2 or D3 of `PooledFit.compare`.
+    df1: int  #: Numerator degrees of freedom of the F distribution.
+    df2: float  #: Denominator degrees of freedom.
+    p_value: float  #: Probability of a larger statistic under the hypothesis.
+    riv: float  #: Average relative increase in variance due to nonresponse.
 
     def __str__(self) -> str:
         return f"F({self.df1}, {self.df2:.1f}) = {self.statistic:.3f}, p = {self.p_value:.4g}: {', '.join(self.terms)}"
@@ -62,36 +51,7 @@ class WaldTest:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PooledResult:
-    r"""Pooled result of m completed-data analyses.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Names of the k terms.
-    m : int
-        Number of completed tables.
-    estimate : ndarray of shape (k,)
-        Pooled estimates :math:`\bar Q`, the means of the m estimates.
-    within : ndarray of shape (k,)
-        Within-imputation variance :math:`\bar U`, the mean of the m variances.
-    between : ndarray of shape (k,)
-        Between-imputation variance B, the variance of the m estimates; NaN for one table.
-    total : ndarray of shape (k,)
-        Total variance :math:`T = \bar U + (1 + 1/m) B`.
-    df : ndarray of shape (k,)
-        Degrees of freedom ν of the t distribution.
-    df_complete : float
-        Degrees of freedom of the complete-data analysis; may be infinite.
-    riv : ndarray of shape (k,)
-        Relative increase in variance due to nonresponse, :math:`r = (1 + 1/m) B / \bar U`.
-    lambda_ : ndarray of shape (k,)
-        Proportion of the variance attributable to the missing data, :math:`(1 + 1/m) B / T`.
-    fmi : ndarray of shape (k,)
-        Fraction of missing information, :math:`(r + 2 / (\nu + 3)) / (1 + r)`.
-    level : float
-        Level of the confidence intervals.
-    within_covariance, between_covariance : ndarray of shape (k, k) or None
-        Within- and between-imputation covariance, if covariance matrices were given.
+    """Pooled result of m completed-data analyses of k terms.
 
     Examples
     --------
@@ -103,20 +63,20 @@ class PooledResult:
     bmi      2.133      0.348      6.130  30.3   <.0001  1.423   2.844  0.346   0.257  0.302
     """
 
-    names: tuple[str, ...]
-    m: int
-    estimate: FloatArray
-    within: FloatArray
-    between: FloatArray
-    total: FloatArray
-    df: FloatArray
-    df_complete: float
-    riv: FloatArray
-    lambda_: FloatArray
-    fmi: FloatArray
-    level: float = 0.95
-    within_covariance: FloatArray | None = None
-    between_covariance: FloatArray | None = None
+    names: tuple[str, ...]  #: Names of the terms.
+    m: int  #: Number of completed tables.
+    estimate: FloatArray  #: Pooled estimates :math:`\bar Q`, the means of the m estimates, (k,).
+    within: FloatArray  #: Within-imputation variance :math:`\bar U`, the mean of the m variances, (k,).
+    between: FloatArray  #: Between-imputation variance B, the variance of the m estimates; NaN for one table, (k,).
+    total: FloatArray  #: Total variance :math:`T = \bar U + (1 + 1/m) B`, (k,).
+    df: FloatArray  #: Degrees of freedom ν of the t distribution, (k,).
+    df_complete: float  #: Degrees of freedom of the complete-data analysis; may be infinite.
+    riv: FloatArray  #: Relative increase in variance due to nonresponse, :math:`r = (1 + 1/m) B / \bar U`, (k,).
+    lambda_: FloatArray  #: Proportion of the variance due to the missing data, :math:`(1 + 1/m) B / T`, (k,).
+    fmi: FloatArray  #: Fraction of missing information, :math:`(r + 2 / (\nu + 3)) / (1 + r)`, (k,).
+    level: float = 0.95  #: Level of the confidence intervals.
+    within_covariance: FloatArray | None = None  #: Within-imputation covariance, (k, k), if covariances were given.
+    between_covariance: FloatArray | None = None  #: Between-imputation covariance, (k, k), if covariances were given.
 
     @property
     def std_error(self) -> FloatArray:
@@ -159,11 +119,10 @@ class PooledResult:
 
         Returns
         -------
-        pandas.DataFrame or pyarrow.Table
-            A pandas table if pandas is installed. Columns: term, estimate, std.error, statistic, df, p.value, both
-            confidence limits, riv, lambda and fmi.
+        pandas.DataFrame
+            Columns: term, estimate, std.error, statistic, df, p.value, both confidence limits, riv, lambda and fmi.
         """
-        return as_frame(self._columns())
+        return self.summary()
 
     def summary(self, *, exponentiate: bool = False) -> Any:
         """Return the terms as a table, with odds, rate or hazard ratios on request.
@@ -176,14 +135,16 @@ class PooledResult:
 
         Returns
         -------
-        pandas.DataFrame or pyarrow.Table
+        pandas.DataFrame
             The columns of `table`.
         """
+        import pandas as pd
+
         columns = self._columns()
         if exponentiate:
             ratios = [name for name in columns if name == "estimate" or name.endswith("%")]
             columns |= {name: np.exp(columns[name]) for name in ratios}
-        return as_frame(columns)
+        return pd.DataFrame(columns)
 
     def wald(self, terms: Sequence[str] | None = None, value: Any = 0.0) -> WaldTest:
         r"""Test the hypothesis that several terms have given values.
@@ -241,9 +202,8 @@ class PooledResult:
         trace = np.trace(np.linalg.solve(own, between[np.ix_(chosen, chosen)])) if self.m > 1 else 0.0
         riv = float((1 + 1 / self.m) * trace / k)
         statistic = float(distance @ np.linalg.solve(own, distance)) / (k * (1 + riv))
-        df = float(self.df[chosen[0]]) if k == 1 else _wald_df(k, self.m, riv, self.df_complete)
-        p_value = float(stats.f.sf(statistic, k, df) if math.isfinite(df) else stats.chi2.sf(k * statistic, k))
-        return WaldTest(tuple(self.names[position] for position in chosen), statistic, k, df, p_value, riv)
+        df = float(self.df[chosen[0]]) if k == 1 else wald_df(k, self.m, riv, self.df_complete)
+        return f_test([self.names[position] for position in chosen], statistic, df, riv)
 
     def _positions(self, terms: Sequence[str] | None) -> list[int]:
         if isinstance(terms, str):
@@ -284,7 +244,57 @@ class PooledResult:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return as_html(self._title(), self._columns())
+        return _as_html(self._title(), self._columns())
+
+
+def as_text(title: str, columns: Mapping[str, Any]) -> str:
+    """Return columns as text, with terms left-aligned and numbers right-aligned."""
+    cells = _cells(columns)
+    width, *widths = (max(map(len, column)) for column in zip(*cells, strict=True))
+    lines = [title]
+    for term, *numbers in cells:
+        aligned = [number.rjust(size) for number, size in zip(numbers, widths, strict=True)]
+        lines.append("  ".join([term.ljust(width), *aligned]).rstrip())
+    return "\n".join(lines)
+
+
+def _as_html(title: str, columns: Mapping[str, Any]) -> str:
+    """Return columns as an HTML table for notebooks; all text is escaped."""
+    head, *rows = _cells(columns)
+    names = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)
+    body = ""
+    for term, *numbers in rows:
+        cells = "".join(f'<td style="text-align: right">{html.escape(number)}</td>' for number in numbers)
+        body += f'<tr><th scope="row" style="text-align: left">{html.escape(term)}</th>{cells}</tr>'
+    caption = f"<caption>{html.escape(title)}</caption>"
+    return f"<table>{caption}<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cells(columns: Mapping[str, Any]) -> list[list[str]]:
+    """Return the header and the rows as text."""
+    errors = columns["std.error"]
+    rows = [
+        [_formatted(name, values[row], float(errors[row])) for name, values in columns.items()]
+        for row in range(len(errors))
+    ]
+    return [list(columns), *rows]
+
+
+def _formatted(name: str, value: Any, error: float) -> str:
+    """Format a cell; estimates have the decimals that show three significant digits of the standard error."""
+    if name == "term":
+        return str(value)
+    value = float(value)
+    if not math.isfinite(value):
+        return str(value)
+    if name == "p.value":
+        return "<.0001" if value < 1e-4 else f"{value:.4f}"
+    if name not in ("estimate", "std.error") and not name.endswith("%"):
+        return f"{value:.1f}" if name == "df" else f"{value:.3f}"
+    if not (math.isfinite(error) and error > 0):
+        return f"{value:.5g}"
+    decimals = max(2 - math.floor(math.log10(error)), 0)
+    return f"{value:.{decimals}f}" if decimals <= 6 else f"{value:.4g}"
 
 
 def pool(
@@ -428,7 +438,14 @@ def _observed_df(complete: float) -> float:
     return (complete + 1) / (complete + 3) * complete if math.isfinite(complete) else math.inf
 
 
-def _wald_df(k: int, m: int, riv: float, complete: float) -> float:
+def f_test(terms: Sequence[str], statistic: float, df: float, riv: float) -> WaldTest:
+    """Return a test of several terms by the F distribution, or by its limit for infinite degrees of freedom."""
+    k = len(terms)
+    p_value = float(stats.f.sf(statistic, k, df) if math.isfinite(df) else stats.chi2.sf(k * statistic, k))
+    return WaldTest(tuple(terms), statistic, k, df, p_value, riv)
+
+
+def wald_df(k: int, m: int, riv: float, complete: float) -> float:
     """Return the denominator degrees of freedom of a test of k terms."""
     if m == 1:
         return complete
@@ -474,23 +491,14 @@ class Estimates:
 
 
 def read_estimates(estimates: Any, variances: Any, names: Sequence[str] | None = None) -> Estimates:
-    """Read and check estimates and variances in any of the forms that `pool` accepts.
-
-    Examples
-    --------
-    >>> read_estimates([{"age": 1.0}, {"age": 3.0}], [{"age": 0.5}, {"age": 0.5}]).names
-    ('age',)
-    """
+    """Read and check estimates and variances in any of the forms that `pool` accepts."""
     rows = _rows(estimates, "estimates")
     keys = _keys(rows[0]) if rows else None
-    values = _stacked([_row(row, keys, number, "estimates") for number, row in enumerate(rows, 1)], "estimates")
-    values = values[:, None] if values.ndim == 1 else values
+    values = _stacked(rows, keys, "estimates")
     if values.ndim != 2 or not values.size:
         raise DataError(f"The estimates have shape {values.shape}, but (m, k) with at least one of each is needed.")
-    spreads = _rows(variances, "variances")
-    spread = _stacked([_row(row, keys, number, "variances") for number, row in enumerate(spreads, 1)], "variances")
-    own = _names(names, keys, values.shape[1])
-    return _checked(own, values, spread[:, None] if spread.ndim == 1 else spread)
+    spread = _stacked(_rows(variances, "variances"), keys, "variances")
+    return _checked(_names(names, keys, values.shape[1]), values, spread)
 
 
 def _rows(given: Any, what: str) -> list[Any]:
@@ -542,15 +550,18 @@ def _listed(names: Iterable[Any]) -> str:
     return ", ".join(repr(str(name)) for name in names)
 
 
-def _stacked(rows: list[FloatArray], what: str) -> FloatArray:
-    shapes = sorted({row.shape for row in rows}, key=str)
+def _stacked(rows: list[Any], keys: tuple[Any, ...] | None, what: str) -> FloatArray:
+    """Return the entries of all tables as one array of at least two axes."""
+    numbers = [_row(row, keys, number, what) for number, row in enumerate(rows, 1)]
+    shapes = sorted({row.shape for row in numbers}, key=str)
     if not shapes:
         raise DataError(f"There are no {what} to pool. Give one entry per completed table.")
     if len(shapes) > 1:
         raise DataError(
             f"The {what} differ in size: {', '.join(map(str, shapes))}. Every table has to give the same number."
         )
-    return np.stack(rows)
+    stacked = np.stack(numbers)
+    return stacked[:, None] if stacked.ndim == 1 else stacked
 
 
 def _names(given: Sequence[str] | None, keys: tuple[Any, ...] | None, k: int) -> tuple[str, ...]:

@@ -20,26 +20,24 @@ from typing import TYPE_CHECKING
 from mcflow.lazy import lazily
 
 if TYPE_CHECKING:
-    from mcflow.report.calibration import plot_calibration
     from mcflow.report.distributions import plot_distributions
     from mcflow.report.facts import report_facts
     from mcflow.report.html import check_report, report_html, write_report
-    from mcflow.report.overimputation import plot_overimputation
+    from mcflow.report.overimputation import plot_calibration, plot_overimputation
     from mcflow.report.sensitivity import plot_sensitivity
-    from mcflow.report.summary import summarise
+    from mcflow.report.tables import summarise
     from mcflow.report.trace import plot_trace
 
 __getattr__, __dir__ = lazily(
     __name__,
     __all__,
     {
-        "calibration": "plot_calibration",
         "distributions": "plot_distributions",
         "facts": "report_facts",
         "html": "check_report report_html write_report",
-        "overimputation": "plot_overimputation",
+        "overimputation": "plot_calibration plot_overimputation",
         "sensitivity": "plot_sensitivity",
-        "summary": "summarise",
+        "tables": "summarise",
         "trace": "plot_trace",
     },
 )

@@ -31,6 +31,7 @@ import numpy as np
 
 from mcflow.columns.schema import Column
 from mcflow.errors import MissingExtraError
+from mcflow.evaluation.wording import MICROSECONDS_PER_DAY
 from mcflow.installation import install_extra
 from mcflow.typing import Array, FloatArray
 
@@ -64,13 +65,14 @@ TABLE_TEXT: dict[str, Any] = {"color": INK, "fontsize": FONT_SIZE, "parse_math":
 _TITLE_DENSITY = 14.0
 #: Characters per inch in legends.
 _LEGEND_DENSITY = 13.0
-_MICROSECONDS_PER_DAY = 86_400_000_000
 #: CSS variables that replace colours, so that one picture serves the light and the dark theme.
 _CSS_VARIABLES = {INK: "var(--ink-soft)", FAINT: "var(--faint)", STRONG: "var(--ink)"} | {
     colour: f"var(--series-{place})" for place, colour in enumerate(PALETTE, start=1)
 }
 _SVG_NAMESPACE = "{http://www.w3.org/2000/svg}"
 _LINK_ATTRIBUTE = "{http://www.w3.org/1999/xlink}href"
+#: Elements of matplotlib's SVG that are removed.
+_NEEDLESS = ("metadata", "style", "clipPath")
 _LONG_NUMBER = re.compile(r"(-?\d+\.\d\d)\d+")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 
@@ -147,7 +149,7 @@ def axis_values(codes: FloatArray, column: Column) -> Array:
     """Convert codes to axis coordinates: dates to days of matplotlib, durations to days, others unchanged."""
     if (column.base or column.kind) != "datetime":
         return codes
-    days: FloatArray = codes * (column.step / _MICROSECONDS_PER_DAY)
+    days: FloatArray = codes * (column.step / MICROSECONDS_PER_DAY)
     return days if column.dtype.startswith("duration") else days + first_day()
 
 
@@ -231,7 +233,7 @@ def to_svg(axes: Any, name: str, label: str) -> str:
     import matplotlib as mpl
 
     text = io.StringIO()
-    settings: dict[Any, Any] = {"svg.hashsalt": "mcflow", "svg.fonttype": "none"}
+    settings: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none"}  # the salt makes ids unique in a page
     with mpl.rc_context(settings), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about glyphs that matplotlib's font lacks: the browser has other fonts
         axes.figure.savefig(
@@ -239,7 +241,6 @@ def to_svg(axes: Any, name: str, label: str) -> str:
         )
     root = ET.fromstring(text.getvalue())  # noqa: S314 - written by matplotlib a line above
     _simplify(root)
-    _rename_ids(root, name)
     width, height = root.get("viewBox", "0 0 1 1").split()[2:]
     root.attrib = {"viewBox": f"0 0 {width} {height}", "role": "img", "aria-label": label}
     root.set("style", f"--w:{float(width) * 4 / 3:.0f}px")
@@ -248,7 +249,7 @@ def to_svg(axes: Any, name: str, label: str) -> str:
 
 def _simplify(root: ET.Element) -> None:
     """Remove what a page does not need, and apply the colours and fonts of the page."""
-    for element in root.iter():
+    for element in list(root.iter()):
         element.tag = element.tag.removeprefix(_SVG_NAMESPACE)
         element.tail = None
         if element.tag != "text":
@@ -263,18 +264,8 @@ def _simplify(root: ET.Element) -> None:
             element.set(key, _LONG_NUMBER.sub(r"\1", " ".join(element.attrib[key].split())))
         if element.get("transform", "").startswith("rotate(-0 "):
             del element.attrib["transform"]
-    root[:] = [kept for child in root for kept in _flattened(child)]
-
-
-def _flattened(element: ET.Element) -> list[ET.Element]:
-    """Return an element without groups that only contain others, and without invisible parts."""
-    element[:] = [kept for child in element for kept in _flattened(child)]
-    invisible = element.tag == "path" and element.get("style") == "fill:none"
-    if element.tag in ("metadata", "style", "clipPath") or invisible:
-        return []
-    if element.tag in ("g", "defs") and not (len(element) and element.attrib):
-        return [] if not len(element) else list(element) if element.tag == "g" else [element]
-    return [element]
+    for element in list(root.iter()):
+        element[:] = [child for child in element if child.tag not in _NEEDLESS and child.get("style") != "fill:none"]
 
 
 def _themed(style: str) -> str:
@@ -288,15 +279,3 @@ def _themed(style: str) -> str:
         f"{key}:{_COLOUR.sub(lambda found: _CSS_VARIABLES.get(found[0], found[0]), value)}"
         for key, value in parts.items()
     )
-
-
-def _rename_ids(root: ET.Element, name: str) -> None:
-    """Keep only the ids that are referenced, and make them unique to this picture."""
-    links = [element for element in root.iter() if "href" in element.attrib]
-    used = {link.attrib["href"]: f"#{name}-{place}" for place, link in enumerate(links)}
-    for element in root.iter():
-        own = f"#{element.attrib.pop('id', '')}"
-        if own in used:
-            element.set("id", used[own][1:])
-    for link in links:
-        link.set("href", used[link.attrib["href"]])

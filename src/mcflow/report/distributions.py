@@ -7,24 +7,26 @@ __all__ = ["column_facts", "plot_distributions"]
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy import stats
 
 from mcflow.columns.frames import Frame, read_frame
 from mcflow.columns.schema import CATEGORY_KINDS, Column, TableSchema
 from mcflow.errors import DataError
-from mcflow.evaluation.wording import cell_text, clean, listed, name_text, percent_text
+from mcflow.evaluation.hidden_cells import place_in
+from mcflow.evaluation.wording import MICROSECONDS_PER_DAY, cell_text, clean, listed, name_text, percent_text
 from mcflow.report import canvas
 from mcflow.report.tables import (
-    Limits,
+    MAX_DRAWN,
     ReportTables,
     evenly_spaced,
     largest,
     named_positions,
-    place_in,
     read_tables,
     schema_of,
 )
@@ -44,7 +46,6 @@ MIN_FILLED = 5
 #: Decimals of the shares in a report.
 DIGITS = 3
 OBSERVED, FILLED = canvas.BLUE, canvas.ORANGE
-_MICROSECONDS_PER_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,66 @@ class _Comparison:
 
     @property
     def n_filled(self) -> int:
-        """Number of filled cells in the first table."""
         return len(self.filled[0])
 
     @property
     def has_categories(self) -> bool:
-        """Whether the column is categorical."""
         return (self.column.base or self.column.kind) in CATEGORY_KINDS
+
+    @cached_property
+    def categories(self) -> list[int]:
+        """The most frequent categories in their order; the others are combined."""
+        n_categories = len(self.column.categories)
+        counts = np.bincount(self.observed.astype(np.int64), minlength=n_categories)
+        n_kept = MAX_CATEGORIES if n_categories <= MAX_CATEGORIES else MAX_CATEGORIES - 1
+        return largest(range(n_categories), counts.tolist(), n_kept)
+
+    @property
+    def n_others(self) -> int:
+        return len(self.column.categories) - len(self.categories)
+
+    @cached_property
+    def edges(self) -> FloatArray:
+        """The edges of common bins, whose number grows with the number of filled cells, (n_bins + 1,)."""
+        groups = [cells for cells in (self.observed, np.concatenate(self.filled)) if len(cells)]
+        low, high = min(cells.min() for cells in groups), max(cells.max() for cells in groups)
+        inner = [np.quantile(cells, (TAIL, 1 - TAIL)) for cells in groups]
+        near_low, near_high = min(ends[0] for ends in inner), max(ends[1] for ends in inner)
+        if high - low > 1.5 * (near_high - near_low) > 0:
+            low, high = near_low, near_high
+        n_bins = int(np.clip(2.5 * max(self.n_filled, 1) ** (1 / 3), 10, 30))
+        if self.column.kind == "continuous" and high > low:
+            return np.linspace(low, high, n_bins + 1)
+        step = _step(self.observed)
+        width = step * max(1, np.ceil((high - low) / step / n_bins))
+        first = low - step / 2
+        edges: FloatArray = first + width * np.arange(int((high - first) // width) + 2)
+        return edges
+
+    def shares(self, cells: FloatArray) -> FloatArray:
+        """Return the percentage of cells in each bin, or in each category and the other ones together."""
+        if not self.has_categories:
+            counts = np.histogram(cells, self.edges)[0]
+        else:
+            counts = np.array([(cells == k).sum() for k in self.categories])
+            counts = np.append(counts, len(cells) - counts.sum()) if self.n_others else counts
+        shares: FloatArray = counts * (100 / max(len(cells), 1))
+        return shares
+
+    def filled_shares(self) -> FloatArray:
+        """Return the shares in each completed table, (n_tables, n_shares)."""
+        return np.stack([self.shares(cells) for cells in self.filled])
+
+
+def _step(codes: FloatArray) -> float:
+    """Return the greatest common divisor of the distances between whole codes, or 1.
+
+    Bins whose width is not a multiple of it would contain different numbers of possible values.
+    """
+    gaps = np.diff(np.unique(codes))
+    if not len(gaps) or (gaps != np.floor(gaps)).any() or gaps.max() > 2**53:
+        return 1.0
+    return float(np.gcd.reduce(gaps.astype(np.int64)))
 
 
 def _compare_column(table: Frame, tables: list[Frame], schema: TableSchema, position: int) -> _Comparison:
@@ -100,64 +154,12 @@ def _with_new_categories(column: Column, arrays: list[pa.Array | None]) -> Colum
     return replace(column, categories=tuple(found))
 
 
-def _bin_shares(cells: FloatArray, edges: FloatArray) -> FloatArray:
-    """Return the percentage of all cells in each bin, (n_bins,)."""
-    shares: FloatArray = np.histogram(cells, edges)[0] * (100 / max(len(cells), 1))
-    return shares
-
-
-def _common_edges(one: _Comparison) -> FloatArray:
-    """Return the edges of common bins, whose number grows with the number of filled cells, (n_bins + 1,)."""
-    groups = [cells for cells in (one.observed, np.concatenate(one.filled)) if len(cells)]
-    low, high = min(cells.min() for cells in groups), max(cells.max() for cells in groups)
-    inner = [np.quantile(cells, (TAIL, 1 - TAIL)) for cells in groups]
-    near_low, near_high = min(ends[0] for ends in inner), max(ends[1] for ends in inner)
-    if high - low > 1.5 * (near_high - near_low) > 0:
-        low, high = near_low, near_high
-    n_bins = int(np.clip(2.5 * max(one.n_filled, 1) ** (1 / 3), 10, 30))
-    if one.column.kind == "continuous" and high > low:
-        return np.linspace(low, high, n_bins + 1)
-    step = _step(one.observed)
-    width = step * max(1, np.ceil((high - low) / step / n_bins))
-    first = low - step / 2
-    edges: FloatArray = first + width * np.arange(int((high - first) // width) + 2)
-    return edges
-
-
-def _step(codes: FloatArray) -> float:
-    """Return the greatest common divisor of the distances between whole codes, or 1.
-
-    Bins whose width is not a multiple of it would contain different numbers of possible values.
-    """
-    gaps = np.diff(np.unique(codes))
-    if not len(gaps) or (gaps != np.floor(gaps)).any() or gaps.max() > 2**53:
-        return 1.0
-    return float(np.gcd.reduce(gaps.astype(np.int64)))
-
-
-def _common_categories(one: _Comparison) -> tuple[list[int], int]:
-    """Return the most frequent categories in their order, and the number of the others, which are combined."""
-    n_categories = len(one.column.categories)
-    counts = np.bincount(one.observed.astype(np.int64), minlength=n_categories)
-    n_kept = MAX_CATEGORIES if n_categories <= MAX_CATEGORIES else MAX_CATEGORIES - 1
-    kept = largest(range(n_categories), counts.tolist(), n_kept)
-    return kept, n_categories - len(kept)
-
-
-def _category_shares(codes: FloatArray, kept: list[int], n_others: int) -> FloatArray:
-    """Return the percentage of cells in each kept category and, if there are others, in these together."""
-    counts = np.array([(codes == k).sum() for k in kept], dtype=np.float64)
-    if n_others:
-        counts = np.append(counts, len(codes) - counts.sum())
-    return counts * (100 / max(len(codes), 1))
-
-
-def column_facts(tables: ReportTables, limits: Limits) -> dict[str, Any]:
+def column_facts(tables: ReportTables) -> dict[str, Any]:
     """Compare the observed and filled cells of the columns with the most missing cells."""
     filled = [p for p in tables.missing if tables.schema.columns[p].coded and tables.schema.columns[p].filled]
     if not tables.draws:
         filled = []
-    chosen = largest(filled, [int(tables.missing[p].sum()) for p in filled], limits.drawn)
+    chosen = largest(filled, [int(tables.missing[p].sum()) for p in filled], MAX_DRAWN)
     compared = [_compare_column(tables.sample, list(tables.draws), tables.schema, p) for p in chosen]
     drawn = [_facts(one) for one in compared if one.n_filled >= MIN_FILLED and len(one.observed)]
     few = [name_text(one.column.name) for one in compared if 0 < one.n_filled < MIN_FILLED]
@@ -165,86 +167,47 @@ def column_facts(tables: ReportTables, limits: Limits) -> dict[str, Any]:
 
 
 def _facts(one: _Comparison) -> dict[str, Any]:
-    column = one.column
+    seen, new = one.shares(one.observed), one.filled_shares()
     facts: dict[str, Any] = {
-        "name": name_text(column.name),
-        "kind": column.base or column.kind,
+        "name": name_text(one.column.name),
+        "kind": one.column.base or one.column.kind,
         "observed": len(one.observed),
         "filled": one.n_filled,
+        "observed_shares": np.round(seen, DIGITS).tolist(),
+        "filled_shares": np.round(new.mean(axis=0), DIGITS).tolist(),
+        "lowest_shares": np.round(new.min(axis=0), DIGITS).tolist(),
+        "highest_shares": np.round(new.max(axis=0), DIGITS).tolist(),
     }
-    return facts | (_category_facts(one) if one.has_categories else _number_facts(one))
-
-
-def _category_facts(one: _Comparison) -> dict[str, Any]:
-    kept, n_others = _common_categories(one)
-    names = [clean(one.column.categories[k], 40) or "(empty text)" for k in kept]
-    names += [f"{n_others} others"] if n_others else []
-    seen = _category_shares(one.observed, kept, n_others)
-    new = np.stack([_category_shares(cells, kept, n_others) for cells in one.filled])
-    mean = new.mean(axis=0)
-    return {
+    if not one.has_categories:
+        return facts | _number_facts(one)
+    names = [clean(one.column.categories[k], 40) or "(empty text)" for k in one.categories]
+    return facts | {
         "axis": "categories",
-        "categories": names,
-        "observed_shares": _rounded(seen),
-        "filled_shares": _rounded(mean),
-        "lowest_shares": _rounded(new.min(axis=0)),
-        "highest_shares": _rounded(new.max(axis=0)),
+        "categories": [*names, f"{one.n_others} others"] if one.n_others else names,
         "shift": 0.0,
         # Total variation distance: the share of cells that would have to change their category.
-        "distance": round(float(np.abs(seen - mean).sum()) / 200, DIGITS),
+        "distance": round(float(np.abs(seen - new.mean(axis=0)).sum()) / 200, DIGITS),
     }
 
 
 def _number_facts(one: _Comparison) -> dict[str, Any]:
-    column, edges = one.column, _common_edges(one)
-    together = np.concatenate(one.filled)
-    new = np.stack([_bin_shares(cells, edges) for cells in one.filled])
-    quartiles = [np.quantile(cells, (0.25, 0.5, 0.75)) for cells in (one.observed, together)]
-    outside = [float(np.mean((cells < edges[0]) | (cells > edges[-1]))) for cells in (one.observed, together)]
+    column, groups = one.column, (one.observed, np.concatenate(one.filled))
+    axis, scale = "number", 1.0
+    if (column.base or column.kind) == "datetime":  # durations in days, dates in days since 1970
+        axis = "duration" if column.dtype.startswith("duration") else "date"
+        scale = column.step / MICROSECONDS_PER_DAY
+    seen, new = (np.quantile(cells, (0.25, 0.5, 0.75)) for cells in groups)
+    spread = float(seen[2] - seen[0])
+    outside = [float(np.mean((cells < one.edges[0]) | (cells > one.edges[-1]))) for cells in groups]
     return {
-        "axis": _axis(one),
-        "edges": _axis_edges(edges, one),
-        "observed_shares": _rounded(_bin_shares(one.observed, edges)),
-        "filled_shares": _rounded(new.mean(axis=0)),
-        "lowest_shares": _rounded(new.min(axis=0)),
-        "highest_shares": _rounded(new.max(axis=0)),
-        "observed_quartiles": [cell_text(float(code), column) for code in quartiles[0]],
-        "filled_quartiles": [cell_text(float(code), column) for code in quartiles[1]],
+        "axis": axis,
+        "edges": (one.edges * scale).tolist(),
+        "observed_quartiles": [cell_text(float(code), column) for code in seen],
+        "filled_quartiles": [cell_text(float(code), column) for code in new],
         "outside": [round(share, 5) for share in outside],
-        "distance": round(_distance(one.observed, together), DIGITS),
-        "shift": round(_shift(*quartiles), DIGITS),
+        "distance": round(float(stats.ks_2samp(*groups, method="asymp").statistic), DIGITS),
+        "shift": round(float(abs(new[1] - seen[1])) / spread if spread else 0.0, DIGITS),
     }
-
-
-def _axis(one: _Comparison) -> str:
-    if (one.column.base or one.column.kind) != "datetime":
-        return "number"
-    return "duration" if one.column.dtype.startswith("duration") else "date"
-
-
-def _axis_edges(edges: FloatArray, one: _Comparison) -> list[float]:
-    """Return edges in axis units: numbers unchanged, durations in days, dates in days since 1970."""
-    scale = 1.0 if _axis(one) == "number" else one.column.step / _MICROSECONDS_PER_DAY
-    found: list[float] = (edges * scale).tolist()
-    return found
-
-
-def _shift(observed: FloatArray, filled: FloatArray) -> float:
-    """Return the distance of the medians, in interquartile ranges of the observed cells."""
-    spread = float(observed[2] - observed[0])
-    return float(abs(filled[1] - observed[1])) / spread if spread else 0.0
-
-
-def _distance(observed: FloatArray, filled: FloatArray) -> float:
-    """Return the Kolmogorov-Smirnov distance of the two distributions."""
-    together = np.sort(np.concatenate([observed, filled]))
-    shares = [np.searchsorted(np.sort(cells), together, side="right") / len(cells) for cells in (observed, filled)]
-    return float(np.abs(shares[0] - shares[1]).max())
-
-
-def _rounded(shares: FloatArray) -> list[float]:
-    found: list[float] = np.round(shares, DIGITS).tolist()
-    return found
 
 
 def plot_distributions(frame: Any, completed: Any, columns: Sequence[Any] | None = None) -> Figure:
@@ -311,8 +274,13 @@ def plot_distributions(frame: Any, completed: Any, columns: Sequence[Any] | None
         one = shown[place]
         note = _draw_categories(axes, one) if one.has_categories else _draw_numbers(axes, one)
         counts = f"{len(one.observed):,} observed, {one.n_filled:,} filled"
-        axes.set_title(f"{canvas.shorten(one.column.name)}\n{counts}{note}", color=canvas.INK, fontsize=8)
-    canvas.add_legend(figure, _legend_keys(len(tables)))
+        axes.set_title(f"{canvas.shorten(one.column.name)}\n{counts}{note}", fontsize=8)
+    several = len(tables) > 1
+    keys = [
+        canvas.area_key("observed cells", OBSERVED, 0.5),
+        canvas.line_key("filled cells, mean of the draws" if several else "filled cells", FILLED, lw=1.5),
+    ]
+    canvas.add_legend(figure, [*keys, canvas.line_key("one draw", FILLED, lw=0.5)] if several else keys)
     return figure
 
 
@@ -327,11 +295,10 @@ def _title(shown: list[_Comparison], drawn: list[int], n_tables: int) -> str:
 
 def _draw_numbers(axes: Any, one: _Comparison) -> str:
     """Draw histograms, and return a note on the share of cells beyond the axis."""
-    edges = _common_edges(one)
-    at = canvas.axis_values(edges, one.column)
-    axes.stairs(_bin_shares(one.observed, edges), at, fill=True, color=OBSERVED, alpha=0.4, lw=0, label="observed")
+    at = canvas.axis_values(one.edges, one.column)
+    axes.stairs(one.shares(one.observed), at, fill=True, color=OBSERVED, alpha=0.4, lw=0, label="observed")
     if one.n_filled:
-        shares = np.stack([_bin_shares(cells, edges) for cells in one.filled])
+        shares = one.filled_shares()
         for place in evenly_spaced(len(shares), MAX_LINES) if len(shares) > 1 else ():
             axes.stairs(shares[place], at, color=FILLED, lw=0.5, alpha=0.55, label="draw", baseline=None)
         axes.stairs(shares.mean(axis=0), at, color=FILLED, lw=1.5, label="filled", baseline=None)
@@ -339,21 +306,19 @@ def _draw_numbers(axes: Any, one: _Comparison) -> str:
     axes.set_ylim(bottom=0)
     axes.set_ylabel("share of cells, %", fontsize=7)
     groups = [cells for cells in (one.observed, np.concatenate(one.filled)) if len(cells)]
-    beyond = [np.mean((cells < edges[0]) | (cells > edges[-1])) for cells in groups]
+    beyond = [np.mean((cells < one.edges[0]) | (cells > one.edges[-1])) for cells in groups]
     return f"\n{' and '.join(map(percent_text, beyond))} beyond the axis" if max(beyond) >= 0.0005 else ""
 
 
 def _draw_categories(axes: Any, one: _Comparison) -> str:
-    kept, n_others = _common_categories(one)
-    categories = one.column.categories
-    short = [canvas.shorten(categories[k], 40) for k in kept]
+    """Draw bars of shares; return an empty note."""
+    short = [canvas.shorten(one.column.categories[k], 40) for k in one.categories]
     names = ["\n".join(textwrap.wrap(name, 16, max_lines=2, placeholder=" …")) or name for name in short]
-    names += [f"{n_others} others"] if n_others else []
-    seen = _category_shares(one.observed, kept, n_others)
+    names += [f"{one.n_others} others"] if one.n_others else []
     places = np.arange(len(names))
-    axes.barh(places - 0.2, seen, 0.36, color=OBSERVED, alpha=0.55, label="observed")
+    axes.barh(places - 0.2, one.shares(one.observed), 0.36, color=OBSERVED, alpha=0.55, label="observed")
     if one.n_filled:
-        shares = np.stack([_category_shares(cells, kept, n_others) for cells in one.filled])
+        shares = one.filled_shares()
         axes.barh(places + 0.2, shares.mean(axis=0), 0.36, color=FILLED, alpha=0.55, label="filled")
         if len(shares) > 1:
             axes.hlines(places + 0.2, shares.min(axis=0), shares.max(axis=0), color=FILLED, lw=1.2, label="draws")
@@ -362,11 +327,3 @@ def _draw_categories(axes: Any, one: _Comparison) -> str:
     axes.set_xlim(left=0)
     axes.set_xlabel("share of cells, %", fontsize=7)
     return ""
-
-
-def _legend_keys(n_tables: int) -> list[Any]:
-    keys = [canvas.area_key("observed cells", OBSERVED, 0.5)]
-    if n_tables == 1:
-        return [*keys, canvas.line_key("filled cells", FILLED, lw=1.5)]
-    mean = canvas.line_key("filled cells, mean of the draws", FILLED, lw=1.5)
-    return [*keys, mean, canvas.line_key("one draw", FILLED, lw=0.5)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["draw_pictures"]
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,26 +50,25 @@ def draw_pictures(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _training(facts: Mapping[str, Any] | None) -> dict[str, str]:
     if facts is None or not facts["epochs"]:
         return {}
-    losses = {"latent": ("latent_loss", "Loss of the network H")}
+    epochs, starts = facts["epochs"], facts["stage_starts"]
+    found = {"latent": _curve(epochs, facts["latent_loss"], starts, "latent", "Loss of the network H")}
     if facts["has_flow_loss"]:
-        losses["flow"] = ("flow_loss", "Loss of the flow G")
-    found = {}
-    for name, (key, words) in losses.items():
-        found[name] = _curve(list(zip(facts["epochs"], facts[key], strict=True)), facts["stage_starts"], name, words)
+        found["flow"] = _curve(epochs, facts["flow_loss"], starts, "flow", "Loss of the flow G")
     if facts["validation"]:
-        found["validation"] = _curve(facts["validation"], [], "validation", "Mean squared error on validation cells")
+        validated, errors = zip(*facts["validation"], strict=True)
+        words = "Mean squared error on validation cells"
+        found["validation"] = _curve(validated, errors, [], "validation", words)
     return found
 
 
-def _curve(points: Sequence[tuple[float, float]], starts: Sequence[float], name: str, words: str) -> str:
+def _curve(epochs: Sequence[int], values: Sequence[float], starts: Sequence[int], name: str, words: str) -> str:
     """Draw a quantity by epoch, with vertical lines at the starts of stages."""
     from matplotlib.ticker import MaxNLocator
 
     axes = canvas.new_panel(4.4, 2.0, left=0.55, bottom=0.42)
-    epochs, values = [x for x, _ in points], [y for _, y in points]
     for start in starts:
         axes.axvline(start - 0.5, color=INK, lw=0.6, ls=(0, (3, 2)))
-    axes.plot(epochs, values, color=BLUE, lw=1.6, marker="o" if len(points) < 30 else "", markersize=3)
+    axes.plot(epochs, values, color=BLUE, lw=1.6, marker="o" if len(epochs) < 30 else "", markersize=3)
     axes.set_xlabel("epoch")
     axes.set_xlim(min(epochs) - 0.5, max(epochs) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
@@ -121,35 +120,28 @@ def _evaluation(facts: Mapping[str, Any] | None) -> dict[str, str]:
     columns = [c for c in facts["per_column"] if c["hidden"]][:MAX_EVALUATED] if facts else []
     if not facts or not columns:
         return {}
-    methods = [method["name"] for method in facts["methods"]]
+    errors = {  # by method and column
+        method["name"]: [(column["methods"].get(method["name"]) or {}).get("relative") for column in columns]
+        for method in facts["methods"]
+    }
     names = [clean(column["name"], 26) for column in columns]
     left = 0.2 + CHARACTER_WIDTH * max(map(len, names), default=1)
     axes = canvas.new_panel(left + 4.2, 0.5 + 0.24 * len(names), left=left, bottom=0.42)
     axes.axvline(1, color=INK, lw=0.8, ls=canvas.DASHED)
-    for place, (method, marker) in enumerate(zip(methods, MARKERS, strict=False)):
-        found = [(_relative_error(column, method), y) for y, column in enumerate(columns)]
-        dots = [(min(x, 2.0), y) for x, y in found if x is not None]
-        style = {"color": canvas.PALETTE[place], "markersize": 5, "alpha": 0.9, "mew": 0}
-        axes.plot([x for x, _ in dots], [y for _, y in dots], marker, **style)
+    for own, marker, colour in zip(errors.values(), MARKERS, canvas.PALETTE, strict=False):
+        dots = [(min(error, 2.0), y) for y, error in enumerate(own) if error is not None]
+        axes.plot([x for x, _ in dots], [y for _, y in dots], marker, color=colour, markersize=5, alpha=0.9, mew=0)
     axes.set_yticks(range(len(names)), names, **TABLE_TEXT)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, None)
     axes.grid(axis="x", color=FAINT, lw=0.4)
     axes.set_xlabel("error relative to the mean or the most frequent category; lower is better")
     words = []
-    for column in columns[:8]:
-        errors = [(method, _relative_error(column, method)) for method in methods]
-        shown = ", ".join(f"{method} {value:.2f}" for method, value in errors if value is not None)
+    for y, column in enumerate(columns[:8]):
+        shown = ", ".join(f"{method} {own[y]:.2f}" for method, own in errors.items() if own[y] is not None)
         words.append(f"{column['name']}: {shown}")
-    rest = "." if len(columns) <= 8 else "; and more."
-    return {
-        "errors": canvas.to_svg(axes, "errors", f"Errors relative to the mean's by column. {'; '.join(words)}{rest}")
-    }
-
-
-def _relative_error(column: Mapping[str, Any], method: str) -> float | None:
-    found: float | None = (column["methods"].get(method) or {}).get("relative")
-    return found
+    label = f"Errors relative to the mean's by column. {'; '.join(words)}{'.' if len(columns) <= 8 else '; and more.'}"
+    return {"errors": canvas.to_svg(axes, "errors", label)}
 
 
 def _patterns(facts: Mapping[str, Any], n_rows: int) -> str:
@@ -157,18 +149,15 @@ def _patterns(facts: Mapping[str, Any], n_rows: int) -> str:
     names, patterns = facts["columns"], facts["most_frequent"]
     counts = [f"{counted(one['rows'], 'row')}, {share_text(one['rows'] / n_rows)}" for one in patterns]
     axes = _grid(names, [""] * len(patterns), right=0.15 + CHARACTER_WIDTH * max(map(len, counts)))
-    full: list[tuple[float, float]] = []
-    empty: list[tuple[float, float]] = []
     words = []
     for y, one in enumerate(patterns):
-        for x in range(len(names)):
-            (full if x in one["missing"] else empty).append((float(x), float(y)))
         axes.text(len(names) - 0.3, y, counts[y], va="center", **TABLE_TEXT)
         absent = ", ".join(names[k] for k in one["missing"][:6]) or "nothing"
         others = one["n_missing"] - len(one["missing"][:6])
         words.append(f"{counts[y]} lack {absent}" + (f" and {others} more" if others > 0 else ""))
-    canvas.squares(axes, empty, FAINT, 0.45)
-    canvas.squares(axes, full, ORANGE, 0.9)
+    cells = [(x, y, x in one["missing"]) for y, one in enumerate(patterns) for x in range(len(names))]
+    canvas.squares(axes, [(x, y) for x, y, missing in cells if not missing], FAINT, 0.45)
+    canvas.squares(axes, [(x, y) for x, y, missing in cells if missing], ORANGE, 0.9)
     return canvas.to_svg(axes, "patterns", f"Map of the most frequent missingness patterns. {'; '.join(words[:6])}.")
 
 
@@ -176,9 +165,8 @@ def _co_missing(facts: Mapping[str, Any]) -> str:
     """Draw, for the rows that lack one column, the share that also lack another."""
     names, shares = facts["columns"], facts["shares"]
     axes = _grid(names, names)
-    _shade(axes, [[share if x != y else None for x, share in enumerate(row)] for y, row in enumerate(shares)])
-    if len(names) <= MAX_NUMBERED:
-        _write(axes, [[f"{100 * s:.0f}" if x != y else "" for x, s in enumerate(r)] for y, r in enumerate(shares)])
+    found = [[share if x != y else None for x, share in enumerate(row)] for y, row in enumerate(shares)]
+    _shade(axes, found, lambda share: f"{100 * share:.0f}")
     pairs = "; ".join(f"{p['first']} and {p['second']} {p['correlation']:.2f}" for p in facts["pairs"][:5])
     words = f"Most correlated missingness: {pairs}." if pairs else "No two columns have correlated missingness."
     return canvas.to_svg(axes, "co-missing", f"Map of columns that are missing together. {words}")
@@ -192,9 +180,7 @@ def _correlations(facts: Mapping[str, Any]) -> str:
         [facts["before" if x < y else "after"][y][x] if x != y else None for x in range(len(names))]
         for y in range(len(names))
     ]
-    _shade(axes, found)
-    if len(names) <= MAX_NUMBERED:
-        _write(axes, [["" if r is None else signed_text(r) for r in row] for row in found])
+    _shade(axes, found, signed_text)
     changed = "; ".join(
         f"{p['first']} and {p['second']} from {p['before']:.2f} to {p['after']:.2f}" for p in facts["pairs"][:5]
     )
@@ -225,23 +211,19 @@ def _grid(across: list[str], down: list[str], right: float = 0.1) -> Any:
     return axes
 
 
-def _shade(axes: Any, found: list[list[float | None]]) -> None:
-    """Draw squares, blue above zero and orange below, more opaque for larger absolute values."""
+def _shade(axes: Any, found: list[list[float | None]], text: Callable[[float], str]) -> None:
+    """Draw squares, blue above zero and orange below, more opaque for larger absolute values; number a small map."""
     groups: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for y, row in enumerate(found):
         for x, value in enumerate(row):
             shade = 0 if value is None else round(abs(value) * N_SHADES)
             colour = FAINT if not shade else BLUE if (value or 0) > 0 else ORANGE
-            groups.setdefault((colour, shade), []).append((float(x), float(y)))
+            groups.setdefault((colour, shade), []).append((x, y))
+            if value is not None and len(found) <= MAX_NUMBERED:
+                style = {"color": canvas.STRONG, "fontsize": canvas.FONT_SIZE - 0.5}
+                axes.text(x, y, text(value), ha="center", va="center", **style)
     for (colour, shade), places in sorted(groups.items()):
         canvas.squares(axes, places, colour, 0.8 * shade / N_SHADES if shade else 0.35)
-
-
-def _write(axes: Any, texts: list[list[str]]) -> None:
-    for y, row in enumerate(texts):
-        for x, text in enumerate(row):
-            if text:
-                axes.text(x, y, text, ha="center", va="center", color=canvas.STRONG, fontsize=canvas.FONT_SIZE - 0.5)
 
 
 def _column(facts: Mapping[str, Any], name: str) -> str:
@@ -261,6 +243,7 @@ def _column(facts: Mapping[str, Any], name: str) -> str:
 def _column_numbers(facts: Mapping[str, Any]) -> Any:
     axes = canvas.new_panel(COLUMN_WIDTH, 1.75, left=0.42, bottom=0.28)
     edges, low, high = np.array(facts["edges"]), facts["lowest_shares"], facts["highest_shares"]
+    edges += canvas.first_day() if facts["axis"] == "date" else 0
     axes.stairs(facts["observed_shares"], edges, fill=True, color=BLUE, alpha=0.4, lw=0)
     if low != high:
         axes.stairs(high, edges, baseline=low, fill=True, color=ORANGE, alpha=0.3, lw=0)
@@ -276,11 +259,8 @@ def _column_numbers(facts: Mapping[str, Any]) -> Any:
 def _label_values(axis: Any, kind: str, edges: FloatArray) -> None:
     """Set the ticks of an axis of dates, durations or numbers."""
     if kind == "date":
-        if canvas.first_day():  # the epoch of matplotlib has been changed
-            axis.set_major_formatter(lambda day, _: str(np.datetime64(int(day), "D")))
-        else:
-            canvas.date_ticks(axis, 4)
-            axis.get_offset_text().set_visible(False)
+        canvas.date_ticks(axis, 4)
+        axis.get_offset_text().set_visible(False)
         return
     base = float(edges[0])
     if kind == "number" and edges[-1] - base < 1e-4 * abs(base):  # large numbers with small differences

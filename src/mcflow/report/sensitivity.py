@@ -65,7 +65,7 @@ def plot_sensitivity(result: Sensitivity, term: str, alpha: float | None = None)
     (line,) = axes.plot(result.deltas, estimates, color=canvas.BLUE, lw=1.5, marker="o", ms=3, label="estimate")
     style: dict[str, Any] = {"color": canvas.ORANGE, "lw": 1.2, "ls": "--", "label": "tipping point"}
     tips = [axes.axvline(delta, **style) for delta in (point.below, point.above) if delta is not None]
-    axes.set_xlabel(f"delta adjustment of the filled cells of {canvas.shorten(result.column)}", fontsize=8)
-    axes.set_ylabel(canvas.shorten(term), fontsize=8)
+    axes.set_xlabel(f"delta adjustment of the filled cells of {canvas.shorten(result.column)}")
+    axes.set_ylabel(canvas.shorten(term))
     canvas.add_legend(figure, [line, band, *tips[:1]])
     return figure

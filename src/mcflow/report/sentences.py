@@ -20,17 +20,23 @@ LARGE_SHIFT = 0.5
 
 def verdict(facts: dict[str, Any]) -> list[str]:
     """Return three sentences on what was done, how accurate it is, and how to use the result; none without fills."""
-    fills, missing = facts["fills"], facts["missing"]["missing"]
-    if fills is None or not missing or facts["evaluation"] is not None:
+    fills = facts["fills"]
+    if fills is None or not facts["missing"]["missing"] or facts["evaluation"] is not None:
         return []
-    return [_done(fills, missing), _accuracy(facts), _use(facts)]
-
-
-def _done(fills: dict[str, Any], missing: int) -> str:
-    sample = f"In a sample of {counted(fills['rows'], 'row')}, " if fills["sampled"] else ""
     share = share_text(fills["filled"] / max(fills["filled"] + fills["left"], 1))
     which = f"{share} of the missing cells" if fills["left"] else f"all {counted(fills['filled'], 'missing cell')}"
-    words = f"{sample}{which} were filled, each with an estimate from the other columns of its row."
+    sample = f"In a sample of {counted(fills['rows'], 'row')}, " if fills["sampled"] else ""
+    done = _capitalised(f"{sample}{which} were filled, each with an estimate from the other columns of its row.")
+    use = "Analyse every draw and pool the results, so that the uncertainty of the fills is taken into account."
+    if facts["columns"]["n_draws"] <= 1:
+        use = (
+            "A filled cell is an estimate, not a measurement: for averages and models with standard errors, use draws "
+        )
+        use += "(--draws) instead of this single table."
+    return [done, _accuracy(facts), use]
+
+
+def _capitalised(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
@@ -38,9 +44,9 @@ def _accuracy(facts: dict[str, Any]) -> str:
     measured = [one for one in facts["accuracy"] if one["relative"] is not None]
     training = facts["training"]
     if measured:
-        useful = [one["name"] for one in measured if one["relative"] <= USEFUL_ERROR]
         poor = [one["name"] for one in measured if one["relative"] > USEFUL_ERROR]
-        words = f"Known cells that were hidden as a test show that the fills of {len(useful)} of {len(measured)} "
+        n_useful = len(measured) - len(poor)
+        words = f"Known cells that were hidden as a test show that the fills of {n_useful} of {len(measured)} "
         words += "columns are clearly better than the average value of the column"
         return words + (f"; those of {listed(poor, MAX_NAMES)} are not." if poor else ".")
     if training and training["validation"]:
@@ -52,25 +58,15 @@ def _accuracy(facts: dict[str, Any]) -> str:
     return "How accurate the fills are was not measured; `mcflow evaluate` does so on hidden cells."
 
 
-def _use(facts: dict[str, Any]) -> str:
-    if facts["columns"]["n_draws"] > 1:
-        return "Analyse every draw and pool the results, so that the uncertainty of the fills is taken into account."
-    return (
-        "A filled cell is an estimate, not a measurement: for averages and models with standard errors, use draws "
-        "(--draws) instead of this single table."
-    )
-
-
 def summary(facts: dict[str, Any]) -> list[str]:
     """Return the summary of a report."""
-    parts = [
-        _missing(facts["missing"]),
-        _fills(facts),
-        _training(facts["training"]),
-        _calibration(facts["calibration"]),
-        _constraints(facts["fills"]),
-    ]
-    return [part for part in parts if part]
+    parts = [_missing(facts["missing"]), _fills(facts), _training(facts["training"])]
+    if facts["calibration"] is not None:
+        found = facts["calibration"]
+        coverage = share_text(found["calibrated"][found["levels"].index(found["level"])])
+        cells = counted(found["cells"], "validation cell")
+        parts.append(f"{share_text(found['level'])} intervals cover {coverage} of {cells}.")
+    return [part for part in (*parts, _constraints(facts["fills"])) if part]
 
 
 def _missing(facts: dict[str, Any]) -> str:
@@ -88,13 +84,13 @@ def _fills(facts: dict[str, Any]) -> str:
     fills = facts["fills"]
     if fills is None or not facts["missing"]["missing"]:
         return ""
-    begin = f"For this report, a sample of {counted(fills['rows'], 'row')} was filled: " if fills["sampled"] else ""
-    if not fills["left"]:
-        words = f"all {counted(fills['filled'], 'missing cell')} were filled."
-    else:
+    words = f"all {counted(fills['filled'], 'missing cell')} were filled."
+    if fills["left"]:
         words = f"{counted(fills['filled'], 'cell')} were filled; {fills['left']:,} are still missing, in columns that "
         words += "are not imputed, such as names, identifiers and empty columns."
-    return begin + (words if begin else words[0].upper() + words[1:])
+    if fills["sampled"]:
+        return f"For this report, a sample of {counted(fills['rows'], 'row')} was filled: {words}"
+    return _capitalised(words)
 
 
 def _training(facts: dict[str, Any] | None) -> str:
@@ -115,14 +111,6 @@ def _training(facts: dict[str, Any] | None) -> str:
     return words
 
 
-def _calibration(facts: dict[str, Any] | None) -> str:
-    if facts is None:
-        return ""
-    coverage = facts["calibrated"][facts["levels"].index(facts["level"])]
-    cells = counted(facts["cells"], "validation cell")
-    return f"{share_text(facts['level'])} intervals cover {share_text(coverage)} of {cells}."
-
-
 def _constraints(fills: dict[str, Any] | None) -> str:
     facts = fills and fills["constraints"]
     if not facts or not facts["cells"]:
@@ -141,59 +129,33 @@ def _constraints(fills: dict[str, Any] | None) -> str:
 
 def notes(facts: dict[str, Any]) -> list[str]:
     """Return what to check before the filled table is used."""
-    found = [
-        _much_missing(facts["missing"]),
-        _uncertain(facts["uncertainty"]),
-        _differing(facts["columns"]),
-        _changed_correlations(facts["correlations"]),
-        _not_filled(facts),
-    ]
-    return [note for note in found if note]
-
-
-def _much_missing(facts: dict[str, Any]) -> str:
-    names = [column["name"] for column in facts["columns"] if column["share"] > 0.5]
-    return f"More than half of the cells are missing in: {listed(names, MAX_NAMES)}." if names else ""
-
-
-def _uncertain(facts: dict[str, Any] | None) -> str:
-    names = [one["name"] for one in facts["columns"] if one["width"] >= 0.9] if facts else []
-    if not names:
-        return ""
-    return (
-        f"The other columns contain little information on: {listed(names, MAX_NAMES)}. The intervals of their missing "
-        "cells are about as wide as the distribution of the column."
-    )
-
-
-def _differing(facts: dict[str, Any]) -> str:
+    found = []
+    missing, columns = facts["missing"]["columns"], facts["columns"]
+    if much := [column["name"] for column in missing if column["share"] > 0.5]:
+        found.append(f"More than half of the cells are missing in: {listed(much, MAX_NAMES)}.")
+    widths = facts["uncertainty"]["columns"] if facts["uncertainty"] else []
+    if uncertain := [one["name"] for one in widths if one["width"] >= 0.9]:
+        found.append(
+            f"The other columns contain little information on: {listed(uncertain, MAX_NAMES)}. The intervals of their "
+            "missing cells are about as wide as the distribution of the column."
+        )
     # Best estimates vary less than true values, so that without draws only the location is compared.
-    by, least = ("distance", LARGE_DISTANCE) if facts["n_draws"] > 1 else ("shift", LARGE_SHIFT)
-    differing = [one for one in facts["drawn"] if one[by] >= least and one["filled"] >= 20]
-    names = [one["name"] for one in sorted(differing, key=lambda one: -one[by])]
-    if not names:
-        return ""
-    return (
-        f"Filled and observed cells are distributed differently in: {listed(names, MAX_NAMES)}. Check that the other "
-        "columns of these rows explain the difference."
-    )
-
-
-def _changed_correlations(facts: dict[str, Any] | None) -> str:
-    pairs = [p for p in (facts["pairs"] if facts else []) if abs(p["after"] - p["before"]) >= 0.15]
-    if not pairs:
-        return ""
-    shown = "; ".join(
-        f"{p['first']} and {p['second']}, {signed_text(p['before'])} to {signed_text(p['after'])}" for p in pairs[:3]
-    )
-    return f"Imputation changed correlations, most of all: {shown}."
-
-
-def _not_filled(facts: dict[str, Any]) -> str:
-    by_position = (facts["fills"] or {"columns": {}})["columns"]
-    names = [
-        column["name"]
-        for column in facts["missing"]["columns"]
-        if by_position.get(str(column["position"]), {"filled": 1})["filled"] == 0
-    ]
-    return f"Not filled: {listed(names, MAX_NAMES)}." if names else ""
+    by, least = ("distance", LARGE_DISTANCE) if columns["n_draws"] > 1 else ("shift", LARGE_SHIFT)
+    differing = [one for one in columns["drawn"] if one[by] >= least and one["filled"] >= 20]
+    if different := [one["name"] for one in sorted(differing, key=lambda one: -one[by])]:
+        found.append(
+            f"Filled and observed cells are distributed differently in: {listed(different, MAX_NAMES)}. Check that the "
+            "other columns of these rows explain the difference."
+        )
+    pairs = facts["correlations"]["pairs"] if facts["correlations"] else []
+    if changed := [pair for pair in pairs if abs(pair["after"] - pair["before"]) >= 0.15]:
+        shown = "; ".join(
+            f"{p['first']} and {p['second']}, {signed_text(p['before'])} to {signed_text(p['after'])}"
+            for p in changed[:3]
+        )
+        found.append(f"Imputation changed correlations, most of all: {shown}.")
+    fills = facts["fills"]["columns"] if facts["fills"] else {}
+    empty = {int(position) for position, one in fills.items() if not one["filled"]}
+    if unfilled := [column["name"] for column in missing if column["position"] in empty]:
+        found.append(f"Not filled: {listed(unfilled, MAX_NAMES)}.")
+    return found

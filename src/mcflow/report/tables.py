@@ -1,17 +1,20 @@
-"""Read the tables of a report or diagnostic, find their columns, and choose rows and columns to show."""
+"""Tables of a report or diagnostic: read them, choose rows and columns to show, and summarise their filled cells."""
 
 from __future__ import annotations
 
 __all__ = [
-    "Limits",
     "ReportTables",
+    "binomial_band",
+    "compare_cells",
     "evenly_spaced",
     "largest",
     "named_positions",
-    "place_in",
+    "probabilities_in",
     "read_tables",
     "sample_indices",
     "schema_of",
+    "summarise",
+    "typical_cell",
 ]
 
 import warnings
@@ -22,16 +25,19 @@ from typing import Any
 
 import numpy as np
 
-from mcflow.columns.frames import Frame, read_frame, take_rows
+from mcflow.columns.frames import Frame, cells_of, read_frame, take_rows
 from mcflow.columns.planning import find_column
-from mcflow.columns.schema import TableSchema
+from mcflow.columns.schema import CATEGORY_KINDS, Column, TableSchema
 from mcflow.errors import DataError, ParameterError, did_you_mean
+from mcflow.evaluation.hidden_cells import codes_in, place_in
 from mcflow.typing import Array, BoolArray, FloatArray
 
 #: Maximum number of rows that a report fills if no filled table is given.
 MAX_FILLED_ROWS = 2_000
 #: Maximum number of draws that a report reads.
 MAX_DRAWS = 10
+#: Maximum number of columns with a picture of their own.
+MAX_DRAWN = 40
 
 
 def schema_of(table: Frame, imputer: Any = None) -> TableSchema:
@@ -66,19 +72,6 @@ def named_positions(table: Frame, columns: Any) -> list[int] | None:
     return [table.names.index(name) for name in wanted]
 
 
-def place_in(completed: Frame, schema: TableSchema, position: int) -> int:
-    """Return the position of a column in a completed table, which may lack empty columns and end with indicators."""
-    name = schema.columns[position].name
-    if completed.container != "numpy" and name in completed.names:
-        return completed.names.index(name)
-    if completed.container == "numpy" or not schema.named:  # by position, whatever names the output was given
-        kept = [p for p, column in enumerate(schema.columns) if column.kind != "empty"]
-        whole = len(completed.names) >= len(schema.columns)
-        if whole or (len(completed.names) >= len(kept) and position in kept):
-            return position if whole else kept.index(position)
-    raise DataError(f"The completed table lacks column {name!r}. Give the result of transform or draw for this table.")
-
-
 def read_tables(completed: Any) -> list[Frame]:
     """Read one completed table, or a sequence or iterator of them."""
     if isinstance(completed, Iterator):
@@ -111,13 +104,19 @@ def evenly_spaced(n: int, max_indices: int) -> Array:
     return np.linspace(0, n - 1, max_indices).round().astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Maximum size of a report; columns beyond a limit are only counted."""
+def probabilities_in(predicted: Any) -> FloatArray:
+    """Return the table of one column that `predict_proba` gave as an array, (n_rows, n_categories)."""
+    table = read_frame(predicted)
+    return np.column_stack([np.asarray(table.series(p), dtype=float) for p in range(len(table.names))])
 
-    drawn: int = 40  # columns with a picture of their own
-    listed: int = 400  # columns in the list of all columns
-    mapped: int = 24  # columns in a map
+
+def binomial_band(n_cells: Any, share: Any) -> tuple[FloatArray, FloatArray]:
+    """Return the central 95 % interval of the observed share among n cells, given the true share."""
+    from scipy.stats import binom
+
+    count = np.asarray(n_cells, dtype=np.float64)
+    low, high = (binom.ppf(end, count, share) / count for end in (0.025, 0.975))
+    return np.asarray(low), np.asarray(high)
 
 
 @dataclass(frozen=True)
@@ -136,11 +135,11 @@ class ReportTables:
         """Read the given tables; without a filled table, fill a sample of the rows if there is an imputer."""
         table = read_frame(before)
         schema = schema_of(table, imputer)
-        filled = None if after is None else read_frame(after)
         drawn = () if draws is None else tuple(read_tables(draws)[:MAX_DRAWS])
-        filled = filled or (drawn[0] if drawn else None)
-        sample, rows = table, None
-        if filled is None and imputer is not None:
+        sample, rows, filled = table, None, None
+        if after is not None or drawn:
+            filled = drawn[0] if after is None else read_frame(after)
+        elif imputer is not None:
             if table.n_rows > MAX_FILLED_ROWS:
                 rows = sample_indices(table.n_rows, MAX_FILLED_ROWS)
                 sample = read_frame(take_rows(table, rows))
@@ -168,5 +167,77 @@ class ReportTables:
     def codes_after(self, position: int) -> FloatArray:
         """Return the codes of a column in the filled table, (n_sample_rows,)."""
         assert self.filled is not None
-        place = place_in(self.filled, self.schema, position)
-        return self.filled.column_codes(place, self.schema.columns[position], "missing")
+        return codes_in(self.filled, self.schema, position)
+
+
+def summarise(schema: TableSchema, before: Any, after: Any) -> dict[str, Any]:
+    """Compare a table with its filled version.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        Schema of the fitted imputer.
+    before, after : array-like or data frame
+        The table and the result of `transform`.
+
+    Returns
+    -------
+    dict
+        Totals and, under "columns", one dictionary per column with its name, kind and role, the numbers of missing and
+        filled cells, and the typical observed and filled cell: the mean of numbers and times, or the most frequent
+        category.
+
+    Raises
+    ------
+    DataError
+        If the filled table lacks a column that has values.
+    """
+    old, new = read_frame(before), read_frame(after)
+    columns = []
+    for position, column in enumerate(schema.columns):
+        missing, filled, codes = compare_cells(old, new, schema, position)
+        entry: dict[str, Any] = {"name": str(column.name), "kind": column.kind, "role": column.role}
+        entry |= {"missing": int(missing.sum()), "filled": int(filled.sum())}
+        if codes is not None:
+            entry["observed_typical"] = typical_cell(codes[~missing], column)
+            entry["filled_typical"] = typical_cell(codes[filled], column)
+        columns.append(entry)
+    return {
+        "rows": old.n_rows,
+        "cells": old.n_rows * len(columns),
+        "missing": sum(entry["missing"] for entry in columns),
+        "filled": sum(entry["filled"] for entry in columns),
+        "columns": columns,
+    }
+
+
+def compare_cells(
+    old: Frame, new: Frame, schema: TableSchema, position: int
+) -> tuple[BoolArray, BoolArray, FloatArray | None]:
+    """Return the masks of the missing and of the filled cells of a column, and its filled codes; each (n_rows,).
+
+    The codes are None if the column has none, or if it is empty and was left out of the filled table.
+    """
+    column = schema.columns[position]
+    missing = old.missing(position, column)
+    try:
+        place = place_in(new, schema, position)
+    except DataError:
+        if column.kind != "empty":
+            raise
+        return missing, np.zeros(len(missing), dtype=bool), None
+    codes = new.column_codes(place, column, "missing") if column.coded else None
+    return missing, missing & ~new.missing(place), codes
+
+
+def typical_cell(codes: FloatArray, column: Column) -> Any:
+    """Return the mean of numbers and times, or the most frequent category; None if all codes are NaN."""
+    codes = codes[~np.isnan(codes)]
+    if not len(codes):
+        return None
+    if (column.base or column.kind) in CATEGORY_KINDS:
+        return column.categories[int(np.bincount(codes.astype(np.int64)).argmax())]
+    mean = codes.mean(keepdims=True)
+    if (column.base or column.kind) == "datetime":
+        return str(cells_of(mean, column)[0].as_py())[:19]
+    return float(mean[0])

@@ -31,8 +31,8 @@ def plot_trace(trace: Any) -> Figure:
     ----------
     trace : ChainTrace or object
         An object with the arrays `log_density` and `accepted` of shape (n_steps, n_rows) and `values` of shape
-        (n_steps, n_cells). Optional attributes: `burn_in` or `n_burn_in`, the number of discarded steps at the
-        beginning; `names`, the names of the cells, or `cells`, their rows and columns; `moves`, the kind of every step.
+        (n_steps, n_cells). Optional attributes: `burn_in`, the number of discarded steps at the beginning; `names`,
+        the names of the cells, or `cells`, their rows and columns; `moves`, the kind of every step.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def plot_trace(trace: Any) -> Figure:
     """
     canvas.check_matplotlib()
     density, accepted, values = _arrays(trace)
-    burn_in = _burn_in(trace, len(density))
+    burn_in = int(np.clip(getattr(trace, "burn_in", 0), 0, len(density)))
     shown = evenly_spaced(values.shape[1], MAX_CELLS)
     names = _cell_names(trace, values.shape[1])
     title = f"Trace of a Markov chain: {len(density):,} steps, {burn_in:,} of them burn-in"
@@ -74,14 +74,25 @@ def plot_trace(trace: Any) -> Figure:
     _draw_density(panels[0], density, steps)
     _draw_acceptance(panels[1], accepted, steps, burn_in, getattr(trace, "moves", None))
     for axes, cell in zip(panels[2:], shown, strict=True):
-        _draw_cell(axes, values[:, cell], steps, burn_in)
-        axes.set_title(canvas.shorten(names[cell], 30), color=canvas.INK, fontsize=8)
+        axes.plot(steps, values[steps, cell], color=canvas.BLUE, lw=0.7, label="value")
+        if burn_in < len(values):
+            mean = np.mean(values[burn_in:, cell])
+            axes.hlines(mean, burn_in, len(values), color=canvas.ORANGE, lw=1.3, label="mean", zorder=3)
+        axes.set_ylabel("value", fontsize=7)
+        axes.set_title(canvas.shorten(names[cell], 30), fontsize=8)
+    keys = [
+        canvas.line_key("one row, one cell", canvas.BLUE, lw=0.7),
+        canvas.line_key("mean of the rows, of the cell after burn-in", canvas.ORANGE, lw=1.3),
+        canvas.line_key("all moves", canvas.INK, lw=1.8),
+    ]
+    if burn_in:
+        keys.append(canvas.area_key("burn-in", canvas.INK, 0.18))
     for axes in panels:
         if burn_in:
             axes.axvspan(0, burn_in, color=canvas.INK, alpha=0.18, lw=0, label="burn-in")
         axes.set_xlim(0, len(density))
         axes.set_xlabel("step", fontsize=7)
-    canvas.add_legend(figure, _legend_keys(burn_in))
+    canvas.add_legend(figure, keys)
     return figure
 
 
@@ -105,11 +116,6 @@ def _arrays(trace: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
     return np.where(np.isfinite(density), density, np.nan), accepted, values
 
 
-def _burn_in(trace: Any, n_steps: int) -> int:
-    found = getattr(trace, "burn_in", getattr(trace, "n_burn_in", 0))
-    return int(min(max(found or 0, 0), n_steps))
-
-
 def _cell_names(trace: Any, n_cells: int) -> list[str]:
     """Return the names of the cells, from `names`, from `cells` or by number."""
     names = getattr(trace, "names", None)
@@ -129,7 +135,7 @@ def _draw_density(axes: Any, density: FloatArray, steps: Array) -> None:
     mean[~seen.any(axis=1)] = np.nan
     axes.plot(steps, mean, color=canvas.ORANGE, lw=1.3, label="mean", zorder=3)
     axes.set_ylabel("log-density", fontsize=7)
-    axes.set_title(f"log-density of {density.shape[1]:,} rows", color=canvas.INK, fontsize=8)
+    axes.set_title(f"log-density of {density.shape[1]:,} rows", fontsize=8)
 
 
 def _draw_acceptance(axes: Any, accepted: FloatArray, steps: Array, burn_in: int, moves: Any) -> None:
@@ -148,27 +154,9 @@ def _draw_acceptance(axes: Any, accepted: FloatArray, steps: Array, burn_in: int
     axes.set_ylabel("running acceptance rate, %", fontsize=7)
     after = shares[burn_in:] if burn_in < len(shares) else shares
     words = " after the burn-in" if 0 < burn_in < len(shares) else ""
-    axes.set_title(f"accepted: {100 * after.mean():.0f} %{words}", color=canvas.INK, fontsize=8)
+    axes.set_title(f"accepted: {100 * after.mean():.0f} %{words}", fontsize=8)
 
 
 def _running_mean(values: FloatArray) -> FloatArray:
     means: FloatArray = np.cumsum(values) / np.arange(1, len(values) + 1)
     return means
-
-
-def _draw_cell(axes: Any, values: FloatArray, steps: Array, burn_in: int) -> None:
-    axes.plot(steps, values[steps], color=canvas.BLUE, lw=0.7, label="value")
-    axes.set_ylabel("value", fontsize=7)
-    if burn_in < len(values):
-        axes.hlines(
-            np.mean(values[burn_in:]), burn_in, len(values), color=canvas.ORANGE, lw=1.3, label="mean", zorder=3
-        )
-
-
-def _legend_keys(burn_in: int) -> list[Any]:
-    keys = [
-        canvas.line_key("one row, one cell", canvas.BLUE, lw=0.7),
-        canvas.line_key("mean of the rows, of the cell after burn-in", canvas.ORANGE, lw=1.3),
-        canvas.line_key("all moves", canvas.INK, lw=1.8),
-    ]
-    return [*keys, canvas.area_key("burn-in", canvas.INK, 0.18)] if burn_in else keys

@@ -10,7 +10,6 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -19,47 +18,43 @@ from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 import mcflow
-from mcflow.errors import DataError, McflowError, OutputError, ParameterError
+from mcflow.errors import McflowError, OutputError, ParameterError
 from mcflow.files.atomic import holding
-from mcflow.serve import routes_models, routes_results, routes_server
-from mcflow.serve.connections import TimedProtocol
-from mcflow.serve.dependencies import ServerState
-from mcflow.serve.guard import RETRY_SECONDS, Guard, is_loopback
+from mcflow.serve.guard import Guard, TimedProtocol, is_loopback, rejection
 from mcflow.serve.jobs import JobStore
 from mcflow.serve.limits import Limits
+from mcflow.serve.routes import PAGE, ROUTERS, ServerState
 from mcflow.serve.runner import QueueFullError, QuotaError, Runner
-from mcflow.serve.schemas import Failure
 
 #: Minimum number of characters of a token.
 _MIN_TOKEN = 16
-#: Status code of each class of errors; the first class that matches is used.
-_STATUSES: dict[type[McflowError], int] = {
-    QueueFullError: 429,
-    QuotaError: 507,
-    DataError: 422,
-    ParameterError: 422,
-    OutputError: 507,
-}
+#: Status codes of classes of errors; others are answered with 422.
+_STATUSES: dict[type[McflowError], int] = {QueueFullError: 429, QuotaError: 507, OutputError: 507}
 
 _log = logging.getLogger("mcflow.serve")
 
 
 def create_app(folder: Path, limits: Limits | None = None, token: str = "") -> FastAPI:
-    """Create the application, whose jobs are stored in a folder and run during its lifespan.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     sorted(create_app(Path(folder)).openapi()["paths"])[:3]
-    ['/about', '/health', '/metrics']
-    """
+    """Create the application, whose jobs are stored in a folder and run during its lifespan."""
     if token and len(token) < _MIN_TOKEN:
         raise ParameterError(
             f"The token has {len(token)} characters, but needs {_MIN_TOKEN}. Create one with "
             "python -c 'import secrets; print(secrets.token_urlsafe(24))'."
         )
     allowed = limits or Limits()
+    statuses: Counter[int] = Counter()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        store = JobStore(folder)
+        runner = Runner(store, allowed)
+        app.state.server = ServerState(store, runner, allowed, token, statuses)
+        runner.start()
+        try:
+            yield
+        finally:
+            await runner.stop()
+
     app = FastAPI(
         title="mcflow",
         version=mcflow.__version__,
@@ -68,32 +63,14 @@ def create_app(folder: Path, limits: Limits | None = None, token: str = "") -> F
         docs_url=None,  # its scripts come from other hosts
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name.strip("_"),
-        lifespan=_lifespan(folder, allowed, token),
+        lifespan=lifespan,
     )
-    for routes in (routes_server, routes_models, routes_results):
-        app.include_router(routes.router)
-    app.mount("/page", StaticFiles(directory=routes_server.PAGE), name="page")
-    statuses: Counter[int] = Counter()
-    app.state.statuses = statuses
+    for router in ROUTERS:
+        app.include_router(router)
+    app.mount("/page", StaticFiles(directory=PAGE), name="page")
     app.add_middleware(Guard, token=token, max_upload=allowed.max_upload, statuses=statuses)
     _handle_errors(app)
-    _describe_errors(app)
     return app
-
-
-def _lifespan(folder: Path, limits: Limits, token: str) -> Callable[[FastAPI], Any]:
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store = JobStore(folder)
-        runner = Runner(store, limits)
-        app.state.server = ServerState(store, runner, limits, token, app.state.statuses)
-        runner.start()
-        try:
-            yield
-        finally:
-            await runner.stop()
-
-    return lifespan
 
 
 def _handle_errors(app: FastAPI) -> None:
@@ -102,8 +79,7 @@ def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(McflowError)
     async def on_error(_: Request, error: McflowError) -> JSONResponse:
         status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 422)
-        headers = {"Retry-After": RETRY_SECONDS} if status in (429, 507) else None
-        return JSONResponse({"detail": str(error)}, status, headers)
+        return JSONResponse({"detail": str(error)}, status, rejection(status, "").headers)
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid_request(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -116,28 +92,10 @@ def _handle_errors(app: FastAPI) -> None:
         return JSONResponse({"detail": "Internal server error. See the log of the server."}, 500)
 
 
-def _describe_errors(app: FastAPI) -> None:
-    """Declare error responses as JSON in the OpenAPI description, also for routes that return files."""
-    description = app.openapi()
-    description["components"]["schemas"]["Failure"] = Failure.model_json_schema()
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
-    for methods in description["paths"].values():
-        for operation in methods.values():
-            for status, response in operation["responses"].items():
-                if int(status) >= 400:
-                    response["content"] = error
-
-
 def run_server(
-    folder: Path,
-    *,
-    host: str,
-    port: int,
-    limits: Limits,
-    token: str,
-    on_ready: Callable[[str], None] | None = None,
+    folder: Path, *, host: str, port: int, limits: Limits, token: str, on_ready: Callable[[str], None]
 ) -> None:
-    """Run the server until the process is stopped."""
+    """Run the server until the process is stopped; `on_ready` is called with its address."""
     if not token and not is_loopback(host):
         raise ParameterError(
             f"--host {host} is reachable from other machines, which could read all files and fill the disk. Set a "
@@ -157,7 +115,9 @@ def run_server(
         http=TimedProtocol,
     )
     with holding(folder / ".lock", str(folder)), contextlib.closing(listener):
-        _Announcing(config, url, on_ready).run(sockets=[listener])
+        listener.listen()  # requests that arrive before the server has started wait
+        on_ready(url)
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -172,17 +132,3 @@ def _listener(host: str, port: int) -> socket.socket:
         why = getattr(error, "strerror", None) or error
         raise OutputError(f"Cannot listen on {host} port {port}: {why}. Choose another --port or --host.") from error
     return listener
-
-
-class _Announcing(uvicorn.Server):
-    """Server that reports when it accepts requests."""
-
-    def __init__(self, config: uvicorn.Config, url: str, on_ready: Callable[[str], None] | None) -> None:
-        super().__init__(config)
-        self._url, self._on_ready = url, on_ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept requests, and call `on_ready`."""
-        await super().startup(sockets=sockets)
-        if self.started and self._on_ready is not None:
-            self._on_ready(self._url)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Child", "Ending", "kill_leftover", "memory_of"]
+__all__ = ["Child", "memory_of"]
 
 import asyncio
 import contextlib
@@ -31,15 +31,6 @@ _GRACE_SECONDS = 5.0
 _MAX_LINE = 100_000
 
 
-@dataclass(frozen=True)
-class Ending:
-    """Result of a process."""
-
-    code: int  # exit code; the negative number of the signal if one ended it
-    message: str  # error message; empty if it succeeded
-    peak: int = 0  # peak memory in bytes
-
-
 @dataclass
 class Child:
     """Running process."""
@@ -48,13 +39,13 @@ class Child:
     folder: Path  # working directory
     limits: Limits  # limits of time and memory
     on_event: Callable[[dict[str, Any]], None] | None = None  # called with each JSON object on standard error
+    peak: int = 0  # peak memory in bytes
     _process: asyncio.subprocess.Process | None = None
     _reason: str = ""  # why the server has stopped it
-    _peak: int = 0
     _lines: list[str] = field(default_factory=list)
 
-    async def run(self, on_start: Callable[[dict[str, int]], None] | None = None) -> Ending:
-        """Run the process and return its result."""
+    async def run(self) -> str:
+        """Run the process, and return its error message, which is empty if it succeeded."""
         self._process = await asyncio.create_subprocess_exec(
             *_launched(self.command, self.limits.max_memory),
             cwd=self.folder,
@@ -64,8 +55,6 @@ class Child:
             env={key: value for key, value in os.environ.items() if key != "MCFLOW_TOKEN"},
             start_new_session=True,
         )
-        if on_start is not None:
-            on_start({"pid": self._process.pid, "ticks": _ticks(self._process.pid)})
         watch = asyncio.create_task(self._enforce_limits())
         try:
             await self._read_stderr()
@@ -76,7 +65,7 @@ class Child:
         finally:
             watch.cancel()
         _signal(self._process.pid, kill=True)  # processes that it may have left behind
-        return Ending(code, self._message(code), self._peak)
+        return self._message(code)
 
     async def stop(self, reason: str) -> None:
         """Stop the process and all processes that it has started."""
@@ -95,7 +84,7 @@ class Child:
         start = time.monotonic()
         while True:
             held = memory_of(self._process.pid)
-            self._peak = max(self._peak, held)
+            self.peak = max(self.peak, held)
             if held > self.limits.max_memory:
                 _signal(self._process.pid, kill=True)  # it may take gigabytes more before it hears a polite request
                 await self.stop(self._too_much_memory())
@@ -124,14 +113,17 @@ class Child:
 
     def _handle(self, line: str) -> None:
         """Pass on an event, or keep a line for the error message."""
-        event = _as_event(line)
-        if event is None:
+        try:
+            event = json.loads(line) if line.startswith("{") else None
+        except ValueError:
+            event = None
+        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
             self._lines = [*self._lines[-30:], line] if line else self._lines
         elif self.on_event is not None:
             self.on_event(event)
 
     def _message(self, code: int) -> str:
-        """Return the error message: the reason of the server, else the last error line of the command."""
+        """Return the error message of an exit code: the reason of the server, else the last error line."""
         if self._reason or not code:
             return self._reason
         own = [line.removeprefix("mcflow: ") for line in self._lines if line.startswith("mcflow: ")]
@@ -156,16 +148,6 @@ def _launched(command: Sequence[str], max_memory: int) -> list[str]:
     return [sys.executable, "-S", "-E", str(_LAUNCHER), str(os.getpid()), str(limit), *command]
 
 
-def _as_event(line: str) -> dict[str, Any] | None:
-    if not line.startswith("{"):
-        return None
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
-
-
 def memory_of(pid: int) -> int:
     """Return the memory of a process in bytes; 0 if the system does not report it."""
     try:
@@ -175,31 +157,10 @@ def memory_of(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _ticks(pid: int) -> int:
-    """Return the start time of a process in ticks, which distinguishes processes that reuse a pid."""
-    try:
-        line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(line.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def kill_leftover(child: dict[str, int]) -> None:
-    """Kill a process that outlived the server that started it."""
-    pid, ticks = child.get("pid", 0), child.get("ticks", 0)
-    if pid and ticks and _ticks(pid) == ticks:
-        _signal(pid, kill=True)
-
-
-if sys.platform == "win32":
-
-    def _signal(pid: int, *, kill: bool = False) -> None:
-        with contextlib.suppress(OSError):
+def _signal(pid: int, *, kill: bool = False) -> None:
+    """Terminate or kill the group of a process; on Windows, the process."""
+    with contextlib.suppress(OSError):
+        if sys.platform == "win32":
             os.kill(pid, signal.SIGTERM)
-
-else:
-
-    def _signal(pid: int, *, kill: bool = False) -> None:
-        """Terminate or kill the group of a process."""
-        with contextlib.suppress(OSError):
+        else:
             os.killpg(pid, signal.SIGKILL if kill else signal.SIGTERM)

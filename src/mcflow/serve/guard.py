@@ -1,28 +1,31 @@
-"""Checks of every request: host name, origin, token and size."""
+"""Checks of every connection and request: time, host name, origin, token and size."""
 
 from __future__ import annotations
 
-__all__ = ["COOKIE", "RETRY_SECONDS", "Guard", "cookie_value", "is_loopback"]
+__all__ = ["COOKIE", "Guard", "TimedProtocol", "cookie_value", "is_loopback", "rejection"]
 
 import asyncio
 import contextlib
 import hashlib
 import hmac
 import ipaddress
-import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
+import h11
+from fastapi import HTTPException
+from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcflow.errors import McflowError
 from mcflow.serve.limits import size_in_words
-from mcflow.serve.runner import QueueFullError
+from mcflow.serve.runner import QueueFullError, Runner
 
 #: Name of the cookie that replaces the token in a browser.
 COOKIE = "mcflow_session"
@@ -33,15 +36,30 @@ _OPEN_FOLDER = "/page/"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 #: Maximum size in bytes of a request, not counting an uploaded file.
 _MAX_BODY = 2_000_000
-#: Seconds after which a client may try again when the server has no room.
-RETRY_SECONDS = "60"
+#: Headers of error responses by status; a client may try again after a minute when the server has no room.
+_STATUS_HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    408: {"Connection": "close"},
+    413: {"Connection": "close"},
+    429: {"Retry-After": "60"},
+    507: {"Retry-After": "60"},
+}
+#: Seconds within which a connection has to send the headers of a request.
+HEADER_SECONDS = 20.0
 #: Seconds within which the next part of a body has to arrive.
 BODY_SECONDS = 30.0
+#: Seconds for which the rest of a rejected body is read.
+LINGER_SECONDS = 2.0
 #: Seconds for which a body may arrive more slowly than `MIN_SPEED`.
 SLOW_SECONDS = 60.0
 #: Least mean speed of a body after that, in bytes per second.
 MIN_SPEED = 1_000
 
+_LATE = b'{"detail": "The headers of the request did not arrive in time."}'
+_ANSWER = (
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\n\r\n%s" % (len(_LATE), _LATE)
+)
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -56,13 +74,7 @@ _HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is a loopback address, which no other machine can reach.
-
-    Examples
-    --------
-    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
+    """Return whether a host name or address is a loopback address, which no other machine can reach."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
@@ -92,49 +104,47 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        response = _Response(send, self.statuses)
-        rejection = self._rejection(scope["method"], scope["path"], Headers(scope=scope))
-        if rejection is not None:
-            await response.reject(*rejection)
-            return
-        takes_file = scope["method"] == "POST" and _takes_file(scope["path"])
+        takes_file = scope["method"] == "POST" and (scope["path"] == "/models" or scope["path"].endswith("/impute"))
         most = _MAX_BODY + (self.max_upload if takes_file else 0)
-        body = _LimitedBody(receive, most, response, self.max_upload)
-        if not takes_file:
-            await self.app(scope, body, response)
-            return
-        try:
-            place = scope["app"].state.server.runner.reserve()
-        except McflowError as error:
-            await body.discard()  # a client that is still sending would not read the answer
-            status = 429 if isinstance(error, QueueFullError) else 507
-            if response.rejection is None:
-                await response.reject(status, str(error), {"retry-after": RETRY_SECONDS})
-            else:
-                await response.reject(*response.rejection)
-            return
-        scope["mcflow.place"] = place
-        try:
-            await self.app(scope, body, response)
-        finally:
-            place.release()
+        body = _LimitedBody(receive, most, self.max_upload)
 
-    def _rejection(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
+        async def respond(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.statuses[message["status"]] += 1
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        release: Callable[[], None] | None = None
+        try:
+            self._check(scope["method"], scope["path"], Headers(scope=scope), most)
+            if takes_file:
+                release = scope["mcflow.release"] = await _reserve(scope["app"].state.server.runner, body)
+            await self.app(scope, body, respond)
+        except HTTPException as error:
+            await body.linger()
+            await JSONResponse({"detail": error.detail}, error.status_code, error.headers)(scope, receive, respond)
+        finally:
+            if release is not None:
+                release()
+
+    def _check(self, method: str, path: str, headers: Headers, most: int) -> None:
+        """Raise the rejection of a request by its headers."""
         host = headers.get("host", "")
         if not self.token and not is_loopback(_hostname(host)):
-            return 421, (
+            raise rejection(
+                421,
                 f"This server accepts requests to localhost only, not to {host[:100]!r}. To use another host name, "
-                "start it with --token."
+                "start it with --token.",
             )
         if method not in _SAFE and not _same_origin(headers, host):
-            return 403, "This request comes from another origin, which may not change anything here."
+            raise rejection(403, "This request comes from another origin, which may not change anything here.")
         if self.token and not self._knows_token(headers) and not (path in _OPEN or path.startswith(_OPEN_FOLDER)):
-            return 401, "A token is required. Send it as 'Authorization: Bearer …'."
-        return self._too_long(path, headers.get("content-length", "0"))
-
-    def _too_long(self, path: str, length: str) -> tuple[int, str] | None:
-        most = _MAX_BODY + (self.max_upload if _takes_file(path) else 0)
-        return (413, _too_large(self.max_upload)) if length.isdigit() and int(length) > most else None
+            raise rejection(401, "A token is required. Send it as 'Authorization: Bearer …'.")
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > most:
+            raise _too_large(self.max_upload)
 
     def _knows_token(self, headers: Headers) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -166,61 +176,43 @@ def _same_origin(headers: Headers, netloc: str) -> bool:
     return origin is None or origin.partition("://")[2].lower() == netloc.lower()
 
 
-def _takes_file(path: str) -> bool:
-    return path == "/models" or path.endswith("/impute")
+def rejection(status: int, detail: str) -> HTTPException:
+    """Return an error response, with the headers that its status needs."""
+    return HTTPException(status, detail, _STATUS_HEADERS.get(status))
 
 
-def _too_large(most: int) -> str:
-    return f"The file is larger than {size_in_words(most)}, the limit of this server. Send a part of it."
+def _too_large(most: int) -> HTTPException:
+    words = f"The file is larger than {size_in_words(most)}, the limit of this server. Send a part of it."
+    return rejection(413, words)
 
 
-class _Response:
-    """Adds the common headers to a response, or replaces it by a rejection."""
-
-    def __init__(self, send: Send, statuses: Counter[int]) -> None:
-        self._send, self._statuses = send, statuses
-        self.started = False
-        self.rejection: tuple[int, str] | None = None
-
-    async def __call__(self, message: Message) -> None:
-        if self.rejection is not None and not self.started:
-            await self.reject(*self.rejection)
-        if self.rejection is not None:
-            return
-        if message["type"] == "http.response.start":
-            self.started = True
-            self._statuses[message["status"]] += 1
-            headers = MutableHeaders(scope=message)
-            for name, value in _HEADERS.items():
-                headers.setdefault(name, value)
-        await self._send(message)
-
-    async def reject(self, status: int, detail: str, more: Mapping[str, str] = {}) -> None:
-        """Respond with an error in the format of all errors."""
-        self.started, self.rejection = True, (status, detail)
-        self._statuses[status] += 1
-        body = json.dumps({"detail": detail}).encode()
-        headers = {"content-type": "application/json", "content-length": str(len(body)), **_HEADERS}
-        headers |= {"www-authenticate": "Bearer"} if status == 401 else {}
-        headers |= {"connection": "close"} if status in (408, 413) else {}
-        headers |= more
-        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        await self._send({"type": "http.response.start", "status": status, "headers": raw})
-        await self._send({"type": "http.response.body", "body": body})
+async def _reserve(runner: Runner, body: _LimitedBody) -> Callable[[], None]:
+    """Reserve a place in the queue for a file that arrives, and return what frees it."""
+    try:
+        return runner.reserve()
+    except McflowError as error:
+        await body.discard()  # a client that is still sending would not read the answer
+        raise rejection(429 if isinstance(error, QueueFullError) else 507, str(error)) from error
 
 
 class _LimitedBody:
     """Passes on the body of a request, and rejects it when it is too large or too slow."""
 
-    def __init__(self, receive: Receive, most: int, response: _Response, max_upload: int) -> None:
-        self._receive, self._left, self._response, self._max_upload = receive, most, response, max_upload
+    def __init__(self, receive: Receive, most: int, max_upload: int) -> None:
+        self._receive, self._left, self._max_upload = receive, most, max_upload
         self._start, self._whole, self._received = time.monotonic(), False, 0
 
     async def discard(self) -> None:
         """Read the body to its end, and forget it."""
-        with contextlib.suppress(ValueError):
-            while not self._whole:
-                await self()
+        while not self._whole:
+            await self()
+
+    async def linger(self) -> None:
+        """Read on for a while without keeping anything: a client that is still sending would not read the answer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while not self._whole:
+                    self._whole = not (await self._receive()).get("more_body", False)
 
     async def __call__(self) -> Any:
         message = await (self._receive() if self._whole else self._next())
@@ -228,8 +220,7 @@ class _LimitedBody:
         self._left -= len(message.get("body", b""))
         self._received += len(message.get("body", b""))
         if self._left < 0:
-            self._response.rejection = 413, _too_large(self._max_upload)
-            raise ValueError("the request is too large")
+            raise _too_large(self._max_upload)
         return message
 
     async def _next(self) -> Any:
@@ -239,5 +230,41 @@ class _LimitedBody:
         try:
             return await asyncio.wait_for(self._receive(), max(min(BODY_SECONDS, allowed), 0))
         except TimeoutError as error:
-            self._response.rejection = 408, "The request arrived too slowly. Send it again over a faster connection."
-            raise ValueError("the request is too slow") from error
+            raise rejection(408, "The request arrived too slowly. Send it again over a faster connection.") from error
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 that closes a connection whose headers take too long."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Start to wait for the first request."""
+        super().connection_made(transport)
+        self._start()
+
+    def data_received(self, data: bytes) -> None:
+        """Read, and wait on if these were not all headers of a request."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop()
+        elif self._timer is None:
+            self._start()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop to wait."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _start(self) -> None:
+        self._timer = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(_ANSWER)
+            self.transport.close()

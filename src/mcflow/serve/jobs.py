@@ -1,9 +1,11 @@
-"""Jobs of the server: the state and the files of each in a folder, and the store of all jobs."""
+"""Jobs of the server: the state, the files and the progress of each in a folder, and the store of all jobs."""
 
 from __future__ import annotations
 
-__all__ = ["ENDED", "INTERRUPTED", "INTERVAL_LEVEL", "Job", "JobStore"]
+__all__ = ["ENDED", "INTERRUPTED", "INTERVAL_LEVEL", "EventLog", "Job", "JobStore"]
 
+import asyncio
+import contextlib
 import json
 import math
 import os
@@ -15,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mcflow.errors import OutputError
-from mcflow.files.atomic import replacing
-from mcflow.serve.children import kill_leftover
-from mcflow.serve.events import EventLog
+from mcflow.files.atomic import write_text
 
 #: States in which a job neither waits nor runs. The others: checking, ready, queued, running.
 ENDED = ("done", "failed", "cancelled", "interrupted")
@@ -27,6 +27,8 @@ INTERVAL_LEVEL = 0.9
 INTERRUPTED = "The server was stopped while this job was running. Start the job again to resume it."
 #: Prefix of the folders of deleted jobs.
 _DELETED = ".deleted-"
+#: Maximum number of events in memory; above it, every second epoch of the older half is dropped.
+_MAX_EVENTS = 600
 #: Seconds for which the measured size of all files is used.
 _MEASURE_SECONDS = 5.0
 
@@ -51,7 +53,6 @@ class Job:
     created: float = field(default_factory=time.time)  # seconds since 1970
     started: float = 0.0  # likewise; 0 before the start
     ended: float = 0.0  # likewise; 0 before the end
-    child: dict[str, int] = field(default_factory=dict)  # its process: "pid", and "ticks", the time of its start
     peak_memory: int = 0  # peak memory of its processes in bytes
 
     @property
@@ -84,11 +85,6 @@ class Job:
         """File name of the output on the client."""
         return f"{self.stem}_{'draws' if self.kind == 'draws' else 'filled'}{self.ending}"
 
-    @staticmethod
-    def new_id() -> str:
-        """Return an id that cannot be guessed."""
-        return secrets.token_hex(8)
-
     def schema(self) -> dict[str, Any] | None:
         """Return the content of the file; None before it was read."""
         try:
@@ -101,31 +97,83 @@ class Job:
         """Write the state atomically."""
         state = asdict(self)
         del state["folder"]
-        with replacing(self.folder / "state.json") as temporary:
-            temporary.write_text(json.dumps(state), encoding="utf-8")
+        write_text(self.folder / "state.json", json.dumps(state))
 
     @classmethod
     def load(cls, folder: Path) -> Job | None:
         """Read a job from its folder; return None if it is incomplete."""
         try:
             state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            state.pop("child", None)  # written by earlier versions
             return cls(folder=folder, **state)
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, AttributeError):
             return None
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # deleted in the meantime
-        return 0
+class EventLog:
+    """Progress events of a job."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        #: Number of changes of the state of the job.
+        self.version = 0
+        #: Set at the next event or change, and then replaced by a new one.
+        self.news = asyncio.Event()
+        self._events: list[tuple[int, dict[str, Any]]] = []
+        self._count = 0
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            with contextlib.suppress(ValueError):  # an incomplete line of a server that was killed
+                self._keep(json.loads(line))
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Store an event and notify listeners."""
+        self._keep(event)
+        with contextlib.suppress(OSError), self.path.open("a", encoding="utf-8") as file:  # it may have been deleted
+            file.write(json.dumps(event) + "\n")
+        self._notify()
+
+    def touch(self) -> None:
+        """Notify listeners that the state of the job has changed."""
+        self.version += 1
+        self._notify()
+
+    def clear(self) -> None:
+        """Delete all events, because the job starts again."""
+        self._events = []
+        self.path.unlink(missing_ok=True)
+
+    def since(self, after: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the events after a number, with their numbers."""
+        return [(number, event) for number, event in self._events if number > after]
+
+    @property
+    def latest(self) -> dict[str, Any] | None:
+        """The latest event with progress."""
+        kinds = ("epoch", "part", "end", "cut_short")
+        return next((event for _, event in reversed(self._events) if event.get("event") in kinds), None)
+
+    def _keep(self, event: dict[str, Any]) -> None:
+        self._count += 1
+        self._events.append((self._count, event))
+        if len(self._events) > _MAX_EVENTS:
+            half = _MAX_EVENTS // 2
+            old = [
+                (number, event)
+                for place, (number, event) in enumerate(self._events[:half])
+                if place % 2 or event.get("event") not in ("epoch", "part")
+            ]
+            self._events = old + self._events[half:]
+
+    def _notify(self) -> None:
+        news, self.news = self.news, asyncio.Event()
+        news.set()
 
 
 class JobStore:
     """All jobs of a server, on disk and in memory."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._models = folder, folder / "models"
         self.jobs: dict[str, Job] = {}
         self._logs: dict[str, EventLog] = {}
         self._measured = (-math.inf, 0)
@@ -133,10 +181,6 @@ class JobStore:
             self._models.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise OutputError(f"{folder} cannot be used for jobs: {error.strerror}. Choose another folder.") from error
-
-    @property
-    def _models(self) -> Path:
-        return self.folder / "models"
 
     def load(self) -> list[Job]:
         """Read the jobs of an earlier server, mark interrupted ones, and return those that are queued."""
@@ -154,8 +198,6 @@ class JobStore:
 
     def _take_over(self, job: Job) -> None:
         """Add a job of an earlier server, and mark what that server could not finish."""
-        kill_leftover(job.child)
-        job.child = {}
         if job.state in ("running", "checking"):
             job.state, job.ended, job.message = "interrupted", time.time(), INTERRUPTED
         parts = ("table", "intervals") if job.kind == "fit" and job.state == "done" else ()
@@ -173,7 +215,7 @@ class JobStore:
     def new_folder(self, model: str = "") -> Path:
         """Create the folder of a new job, or of a job that uses a model."""
         parent = self._models / model / "runs" if model else self._models
-        folder = parent / Job.new_id()
+        folder = parent / secrets.token_hex(8)  # cannot be guessed
         folder.mkdir(parents=True, mode=0o700)
         return folder
 
@@ -214,7 +256,11 @@ class JobStore:
         """Return the size of all files, which is measured at most every few seconds."""
         when, size = self._measured
         if time.monotonic() - when > _MEASURE_SECONDS:
-            size = sum(_size(Path(folder) / name) for folder, _, names in os.walk(self.folder) for name in names)
+            size = 0
+            for folder, _, names in os.walk(self.folder):
+                for name in names:
+                    with contextlib.suppress(OSError):  # deleted in the meantime
+                        size += (Path(folder) / name).stat().st_size
             self._measured = time.monotonic(), size
         return size
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mcflow.columns.schema import CATEGORY_KINDS, MissingValues
-from mcflow.files.atomic import replacing
+from mcflow.files.atomic import replacing, write_text
 from mcflow.files.tables import read_table
 from mcflow.serve.commands import run_program
 from mcflow.typing import Array
@@ -60,12 +60,13 @@ def write_texts(upload: Path, output: Path, target: Path, **given: Any) -> None:
         new = missing_here & ~_nulls(typed)
         counts += new
         found.append(_summary_of(name, typed, missing_here, new, kinds.get(name, "")))
-        columns[f"t{place}"] = _texts(typed, None if filled.texts is None else filled.texts.column(name))
+        texts = _as_text(typed) if filled.texts is None else filled.texts.column(name)
+        texts = pc.utf8_slice_codeunits(texts, 0, _MAX_WIDTH)
+        columns[f"t{place}"] = pc.if_else(pa.chunked_array([_nulls(typed)]), None, texts)
         if new.any():
             columns[f"f{place}"] = pa.array(new)
     columns["filled"] = pa.array(counts)
-    with replacing(target.with_name("summary.json")) as temporary:
-        temporary.write_text(json.dumps(found), encoding="utf-8")
+    write_text(target.with_name("summary.json"), json.dumps(found))
     _write(pa.table(columns), target)
 
 
@@ -98,14 +99,8 @@ def _nulls(cells: pa.ChunkedArray) -> Array:
     return nulls
 
 
-def _texts(typed: pa.ChunkedArray, written: pa.ChunkedArray | None) -> pa.ChunkedArray:
-    """Return a column as text: as in the file, else as Arrow writes it; null where a cell is missing."""
-    texts = written if written is not None else _as_text(typed)
-    texts = pc.utf8_slice_codeunits(texts, 0, _MAX_WIDTH)
-    return pc.if_else(pa.chunked_array([_nulls(typed)]), None, texts)
-
-
 def _as_text(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as text, as Arrow writes it."""
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     try:
@@ -146,12 +141,11 @@ def _write(table: pa.Table, target: Path) -> None:
 
 def main(arguments: dict[str, Any]) -> None:
     """Write texts.parquet or bounds.parquet."""
-    upload, output = Path(arguments["upload"]), Path(arguments["output"])
-    if arguments["what"] == "texts":
-        options = {name: arguments[name] for name in ("na", "skip_rows", "kinds") if name in arguments}
-        write_texts(upload, output, Path("texts.parquet"), **options)
+    upload, output, what = (arguments.pop(name) for name in ("upload", "output", "what"))
+    if what == "texts":
+        write_texts(Path(upload), Path(output), Path("texts.parquet"), **arguments)
     else:
-        write_bounds(upload, Path("cells.parquet"), Path("bounds.parquet"))
+        write_bounds(Path(upload), Path("cells.parquet"), Path("bounds.parquet"))
 
 
 # ---------------------------------------------------------------- reading
@@ -173,7 +167,7 @@ def read_summary(folder: Path) -> list[dict[str, Any]]:
     """Return the summary by column that `write_texts` has written."""
     try:
         found: list[dict[str, Any]] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:  # a job of an earlier version
+    except FileNotFoundError:  # the job has no filled table
         return []
     return found
 

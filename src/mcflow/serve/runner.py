@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["Place", "QueueFullError", "QuotaError", "Runner"]
+__all__ = ["QueueFullError", "QuotaError", "Runner"]
 
 import asyncio
 import shutil
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mcflow.errors import McflowError, ParameterError
-from mcflow.serve.children import Child, Ending
+from mcflow.serve.children import Child
 from mcflow.serve.commands import (
-    bounds_command,
     check_names,
     draws_command,
     fill_command,
     fit_command,
     inspect_command,
     intervals_command,
-    texts_command,
+    preview_command,
 )
 from mcflow.serve.jobs import INTERRUPTED, Job, JobStore
 from mcflow.serve.limits import Limits, size_in_words
@@ -46,18 +45,6 @@ class QuotaError(McflowError, RuntimeError):
     """The files that are kept take all the room that they may."""
 
 
-class Place:
-    """Place in the queue of a file that arrives, until its job takes it."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._places = runner.arriving
-        self._places.add(self)
-
-    def release(self) -> None:
-        """Give the place to the job, or free it; a second call does nothing."""
-        self._places.discard(self)
-
-
 class Runner:
     """Runs the jobs of a store in one event loop, without locks."""
 
@@ -68,8 +55,7 @@ class Runner:
         #: Seconds that jobs ran, by kind.
         self.seconds: dict[str, float] = {}
         self._waiting: deque[Job] = deque()
-        #: Places of files that arrive.
-        self.arriving: set[Place] = set()
+        self._arriving: set[object] = set()
         self._checking: set[str] = set()
         #: Jobs whose intervals are computed when the queue is empty.
         self._later: deque[Job] = deque()
@@ -111,7 +97,7 @@ class Runner:
     @property
     def pending(self) -> int:
         """Number of jobs that arrive, are inspected or are queued."""
-        return len(self.arriving) + len(self._checking) + len(self._waiting)
+        return len(self._arriving) + len(self._checking) + len(self._waiting)
 
     def position(self, job: Job) -> int | None:
         """Return the number of jobs ahead in the queue; None if the job is not queued."""
@@ -123,17 +109,19 @@ class Runner:
             raise QueueFullError(
                 f"The queue is full: {self.pending} jobs arrive, are inspected or wait. Try again in a few minutes."
             )
-        kept, used = len(self.store.jobs) + len(self.arriving), self.store.disk_bytes()
+        kept, used = len(self.store.jobs) + len(self._arriving), self.store.disk_bytes()
         if kept >= self.limits.max_kept or used >= self.limits.max_disk:
             raise QuotaError(
                 f"This server keeps {kept:,} jobs with {size_in_words(used)}, and may keep {self.limits.max_kept:,} "
                 f"with {size_in_words(self.limits.max_disk)}. Delete some, or wait until they expire."
             )
 
-    def reserve(self) -> Place:
-        """Return a place in the queue for a file that arrives, after `check_room`."""
+    def reserve(self) -> Callable[[], None]:
+        """Reserve a place in the queue for a file that arrives, and return what frees it or gives it to the job."""
         self.check_room()
-        return Place(self)
+        place = object()
+        self._arriving.add(place)
+        return lambda: self._arriving.discard(place)
 
     def submit(self, job: Job) -> None:
         """Add a job to the queue, after `check_room`."""
@@ -201,80 +189,68 @@ class Runner:
             if self._waiting:
                 await self._run(self._waiting.popleft())
             elif self._later:  # a cancelled job leaves its permit behind, so both can be empty
-                await self._compute_intervals(self._later.popleft())
+                job = self._later.popleft()
+                await self._build(job, "intervals", intervals_command(job), preview_command(job, "bounds"))
+                (job.folder / "cells.parquet").unlink(missing_ok=True)
 
     async def _run(self, job: Job) -> None:
         job.state, job.started, job.message = "running", time.time(), ""
         self.store.changed(job)
         commands = {"fit": fit_command, "impute": fill_command, "draws": draws_command}
         steps = [inspect_command(job, self.limits)] if job.kind == "impute" else []  # a fit was inspected before
-        for command in (*steps, commands[job.kind](job)):
-            ending = await self._child(job, command)
-            if ending.message:
-                break
-        state = "done" if not ending.message else "cancelled" if ending.message == _CANCELLED else "failed"
+        message = await self._call(job, *steps, commands[job.kind](job))
+        state = "done" if not message else "cancelled" if message == _CANCELLED else "failed"
+        self._end(job, state, message)
         if state == "done" and job.kind == "fit":
-            self._preparing.add(job.id)
-        self._end(job, state, _for_client(job, ending.message))
-        if job.id in self._preparing:
             await self._prepare(job)
 
     async def _prepare(self, job: Job) -> None:
         """Prepare the filled cells for display, and schedule their intervals; the job is done without them."""
-        try:
-            shown = await self._step(job, "table", texts_command(job))
-            shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
-            if shown and _is_wide(job):
-                job.intervals = _TOO_WIDE
-            elif shown and job.id in self.store.jobs:
-                self._later.append(job)
-                self._permits.release()
-        finally:
-            self._preparing.discard(job.id)
+        shown = await self._build(job, "table", preview_command(job, "texts"))
+        shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
+        columns = (job.schema() or {"columns": []})["columns"]
+        if shown and len(columns) > _MAX_INTERVAL_COLUMNS:
+            job.intervals = _TOO_WIDE
             self.store.changed(job)
+        elif shown and job.id in self.store.jobs:
+            self._later.append(job)
+            self._permits.release()
 
-    async def _compute_intervals(self, job: Job) -> None:
+    async def _build(self, job: Job, part: str, *commands: Sequence[str]) -> bool:
+        """Build a part of the result of a job, and store its state."""
         self._preparing.add(job.id)
-        try:
-            await self._step(job, "intervals", intervals_command(job), bounds_command(job))
-            (job.folder / "cells.parquet").unlink(missing_ok=True)
-        finally:
-            self._preparing.discard(job.id)
-            self.store.changed(job)
-
-    async def _step(self, job: Job, part: str, *commands: Sequence[str]) -> bool:
-        """Run commands in sequence, and store the state of a part of the job."""
         setattr(job, part, "building")
         self.store.changed(job)
-        message = ""
-        for command in commands:
-            if not message:
-                message = _for_client(job, (await self._child(job, command)).message)
-        setattr(job, part, message or "ready")
-        self.store.changed(job)
+        try:
+            message = await self._call(job, *commands)
+            setattr(job, part, message or "ready")
+        finally:
+            self._preparing.discard(job.id)
+            self.store.changed(job)
         return not message
 
-    async def _child(self, job: Job, command: Sequence[str]) -> Ending:
-        """Run one process for a job."""
+    async def _call(self, job: Job, *commands: Sequence[str]) -> str:
+        """Run processes for a job in sequence, until one fails; return its error with the client's name of the file."""
+        for command in commands:
+            message = await self._child(job, command)
+            if message:
+                return message.replace(job.upload.name, job.filename) if job.filename else message
+        return ""
+
+    async def _child(self, job: Job, command: Sequence[str]) -> str:
+        """Run one process for a job, and return its error."""
         if job.id not in self.store.jobs:
-            return Ending(1, _DELETED)
-        child = Child(command, job.folder, self.limits, self.store.log(job).add)
-
-        def remember(process: dict[str, int]) -> None:
-            job.child = process
-            self.store.changed(job)
-
-        self._children[job.id] = child
+            return _DELETED
+        child = self._children[job.id] = Child(command, job.folder, self.limits, self.store.log(job).add)
         try:
-            ending = await child.run(remember)
+            return await child.run()
         except OSError as error:
-            return Ending(1, f"The job could not be started: {error.strerror or error}.")
+            return f"The job could not be started: {error.strerror or error}."
         finally:
             self._children.pop(job.id, None)
-            job.child = {}
-            _remove_temporary_files(job)
-        job.peak_memory = max(job.peak_memory, ending.peak)
-        return ending
+            job.peak_memory = max(job.peak_memory, child.peak)
+            for unfinished in job.folder.glob(".*.tmp"):
+                unfinished.unlink(missing_ok=True)
 
     def _end(self, job: Job, state: str, message: str) -> None:
         job.state, job.message, job.ended = state, message, time.time()
@@ -292,7 +268,11 @@ class Runner:
     async def _check_file(self, job: Job, *, start: bool) -> None:
         try:
             async with self._reading:
-                message = await self._inspect(job)
+                message = await self._call(job, inspect_command(job, self.limits))
+            if not message:
+                check_names(job.options, job.schema() or {"columns": []})
+        except ParameterError as error:
+            message = str(error)
         finally:
             self._checking.discard(job.id)
         if message:
@@ -303,17 +283,6 @@ class Runner:
             job.state = "ready"
             self.store.changed(job)
 
-    async def _inspect(self, job: Job) -> str:
-        """Inspect a file, and return why it cannot be used."""
-        ending = await self._child(job, inspect_command(job, self.limits))
-        if ending.message:
-            return _for_client(job, ending.message)
-        try:
-            check_names(job.options, job.schema() or {"columns": []})
-        except ParameterError as error:
-            return str(error)
-        return ""
-
     # ------------------------------------------------------------------ expiry
     async def _sweep(self) -> None:
         """Delete expired jobs."""
@@ -322,18 +291,3 @@ class Runner:
             for job in self.store.expired(keep, time.time()):
                 await self.delete(job)
             await asyncio.sleep(min(_SWEEP_SECONDS, max(keep / 4, 0.1)))
-
-
-def _for_client(job: Job, message: str) -> str:
-    """Replace the file name on the server by the file name of the client."""
-    return message.replace(job.upload.name, job.filename) if job.filename else message
-
-
-def _is_wide(job: Job) -> bool:
-    return len((job.schema() or {"columns": []})["columns"]) > _MAX_INTERVAL_COLUMNS
-
-
-def _remove_temporary_files(job: Job) -> None:
-    """Remove files that a process had not finished when it ended."""
-    for path in job.folder.glob(".*.tmp"):
-        path.unlink(missing_ok=True)

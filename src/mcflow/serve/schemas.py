@@ -25,7 +25,7 @@ __all__ = [
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mcflow.serve.limits import Limits
 
@@ -40,10 +40,8 @@ class Failure(BaseModel):
     detail: str
 
 
-class Choices(BaseModel):
+class Choices(BaseModel, extra="forbid"):
     """Options of the fit."""
-
-    model_config = ConfigDict(extra="forbid")
 
     preset: Literal["default", "paper"] = Field("default", description="Settings to start from.")
     seed: int = Field(0, ge=0, le=2**32 - 1, description="Random seed; the same seed gives the same file.")
@@ -54,9 +52,7 @@ class Choices(BaseModel):
     kinds: dict[str, Kind] = Field(default={}, description="Corrections of the detected kinds of columns.")
     roles: dict[str, Role] = Field(default={}, description="Roles of columns.")
     columns_file: str = Field(
-        "",
-        max_length=1_000_000,
-        description="Text of a schema file, as `mcflow schema` writes it.",
+        "", max_length=1_000_000, description="Text of a schema file, as `mcflow schema` writes it."
     )
     na: list[Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]+$")]] = Field(
         default=[],
@@ -66,19 +62,15 @@ class Choices(BaseModel):
     skip_rows: int = Field(0, ge=0, le=10**6, description="Number of lines above the header.")
 
 
-class DrawChoices(BaseModel):
+class DrawChoices(BaseModel, extra="forbid"):
     """Options of draws."""
-
-    model_config = ConfigDict(extra="forbid")
 
     m: int = Field(5, ge=1, le=100, description="Number of completed tables.")
     seed: int = Field(0, ge=0, le=2**32 - 1, description="Random seed; the same seed gives the same draws.")
 
 
-class Session(BaseModel):
+class Session(BaseModel, extra="forbid"):
     """Token, which a browser exchanges for a cookie."""
-
-    model_config = ConfigDict(extra="forbid")
 
     token: str = Field(max_length=1000)
 
@@ -129,32 +121,30 @@ class Content(BaseModel):
     problem: str = Field(description="Why the table cannot be filled as it is; empty if it can.")
 
 
-class Run(BaseModel):
-    """Job that uses a model: another file to fill, or draws."""
-
-    id: str
-    kind: Literal["impute", "draws"]
-    filename: str
-    state: State
-    message: str
-    position: int | None = Field(description="Number of jobs ahead in the queue; null if not queued.")
-    created: float
-    ended: float | None
-    options: dict[str, Any]
-
-
-class ModelSummary(BaseModel):
-    """State of a model."""
+class _JobState(BaseModel):
+    """State of a job."""
 
     id: str
     filename: str
-    size: int
     state: State
     message: str = Field(description="Why the job failed or was stopped.")
     position: int | None = Field(description="Number of jobs ahead in the queue; null if not queued.")
     created: float = Field(description="Seconds since 1970.")
-    started: float | None
     ended: float | None
+
+
+class Run(_JobState):
+    """Job that uses a model: another file to fill, or draws."""
+
+    kind: Literal["impute", "draws"]
+    options: dict[str, Any]
+
+
+class ModelSummary(_JobState):
+    """State of a model."""
+
+    size: int
+    started: float | None
     expires: float | None = Field(description="Time of deletion, in seconds since 1970; null while the job runs.")
     options: Choices
     progress: dict[str, Any] | None = Field(description="Latest progress event.")

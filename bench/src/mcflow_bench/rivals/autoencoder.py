@@ -5,7 +5,8 @@ from __future__ import annotations
 __all__ = ["AutoencoderImputer", "DenoisingAutoencoder"]
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +43,7 @@ class DenoisingAutoencoder(nn.Module):
         return rebuilt
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AutoencoderImputer(NetworkBaseline):
     r"""Fill missing cells with an over-complete denoising auto-encoder (MIDA).
 
@@ -93,25 +95,12 @@ class AutoencoderImputer(NetworkBaseline):
         "theta": Interval(int, 0),
         "dropout": Interval(float, 0, 1),
     }
-
-    def __init__(
-        self,
-        *,
-        theta: int = 7,
-        dropout: float = 0.5,
-        max_epochs: int = 500,
-        max_steps: int = 20_000,
-        batch_size: int = 128,
-        learning_rate: float = 0.01,
-        **table: Any,
-    ) -> None:
-        super().__init__(**table)
-        self.theta = theta
-        self.dropout = dropout
-        self.max_epochs = max_epochs
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
+    theta: int = 7
+    dropout: float = 0.5
+    max_epochs: int = 500
+    max_steps: int = 20_000
+    batch_size: int = 128
+    learning_rate: float = 0.01
 
     def _train(self, rows: Tensor, owner: Tensor, streams: Streams) -> nn.Module:
         seen, rows = (~rows.isnan()).float(), rows.nan_to_num()

@@ -13,14 +13,15 @@ __all__ = [
 ]
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
+from mcflow.baselines.base import DrawsMixin
 from mcflow.config import Interval, Options
-from mcflow.imputers.draws import DrawsMixin
 from mcflow.random import Streams
 from mcflow.typing import FloatArray
 from mcflow_bench.rivals.networks import (
@@ -130,6 +131,7 @@ class GainGame:
         return loss
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GainImputer(DrawsMixin, NetworkBaseline):
     r"""Fill missing cells by a generator whose fills a discriminator cannot tell from observed cells (GAIN).
 
@@ -200,31 +202,15 @@ class GainImputer(DrawsMixin, NetworkBaseline):
         "width": Interval(int, 1, optional=True),
         "held_out": Interval(float, 0, 0.5),
     }
-
-    def __init__(
-        self,
-        *,
-        hint_rate: float = 0.9,
-        alpha: float = 100.0,
-        dropout: float = 0.1,
-        width: int | None = None,
-        held_out: float = 0.05,
-        max_epochs: int = 1000,
-        max_steps: int = 10_000,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
-        **table: Any,
-    ) -> None:
-        super().__init__(**table)
-        self.hint_rate = hint_rate
-        self.alpha = alpha
-        self.dropout = dropout
-        self.width = width
-        self.held_out = held_out
-        self.max_epochs = max_epochs
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
+    hint_rate: float = 0.9
+    alpha: float = 100.0
+    dropout: float = 0.1
+    width: int | None = None
+    held_out: float = 0.05
+    max_epochs: int = 1000
+    max_steps: int = 10_000
+    batch_size: int = 128
+    learning_rate: float = 1e-3
 
     def _train(self, rows: Tensor, owner: Tensor, streams: Streams) -> nn.Module:
         observed, validation = split_validation(rows, owner, self.held_out, streams.order)

@@ -22,7 +22,7 @@ from mcflow.fitting.callbacks import Callback, Epoch, History
 from mcflow.fitting.distributed import one_thread_when_small
 from mcflow.fitting.progress import ProgressDisplay
 from mcflow.images.pixels import PixelCodec, Pixels
-from mcflow.imputers.image_base import ImageImputer
+from mcflow.imputers.image import ImageImputer
 from mcflow.random import Streams, row_uniforms, seed_from
 from mcflow.typing import Array, BoolArray, RandomState
 from mcflow_bench.rivals.networks import FEW_ROWS, BestAverage, ValidationCells, batches, check_finite
@@ -207,4 +207,4 @@ class ImageGameImputer(ImageImputer):
         return (self._drawn(read, int(word >> np.uint64(1))) for word in series)
 
     def _drawn(self, read: tuple[Array, Pixels, BoolArray], seed: int) -> Array:
-        return self._filled_read(read, lambda pixels, missing: self._filled_by(self._one_pass, pixels, missing, seed))
+        return self._filled(read, lambda pixels, missing: self._filled_by(self._one_pass, pixels, missing, seed))

@@ -10,7 +10,7 @@ from mcflow.evaluation.methods import MethodSpec, build_mcflow, build_own
 from mcflow.typing import RandomState
 
 if TYPE_CHECKING:
-    from mcflow.imputers.image_base import ImageImputer
+    from mcflow.imputers.image import ImageImputer
 
 #: Where each baseline for images is defined; its module is imported when the method is asked for.
 IMAGE_METHODS = {
@@ -30,7 +30,7 @@ def make_image_baseline(name: str, *, random_state: RandomState = None, **parame
     >>> make_image_baseline("mean").fit_transform(np.array([[[0.5, 1.0]], [[np.nan, 0.0]]])).tolist()
     [[[0.5, 1.0]], [[0.5, 0.0]]]
     """
-    from mcflow.baselines.registry import make_from
+    from mcflow.baselines import make_from
 
     imputer: ImageImputer = make_from(IMAGE_METHODS, name, of=" for images", random_state=random_state, **parameters)
     return imputer

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mcflow.images.nearest import fill_nearest
 from mcflow.images.pixels import PixelCodec
-from mcflow.imputers.image_base import ImageImputer
+from mcflow.imputers.image import ImageImputer
 from mcflow.random import seed_from
 from mcflow.typing import RandomState
 from mcflow_bench.rivals.networks import column_means

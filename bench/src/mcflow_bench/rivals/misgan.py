@@ -16,13 +16,13 @@ __all__ = [
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from mcflow.baselines.base import DrawsMixin
 from mcflow.config import Interval, Options
-from mcflow.imputers.draws import DrawsMixin
 from mcflow.random import Streams
 from mcflow.typing import FloatArray
 from mcflow_bench.rivals.networks import (
@@ -209,6 +209,7 @@ class MisganGame:
         return take_step(self.optimisers[player], loss)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MisganImputer(DrawsMixin, NetworkBaseline):
     r"""Fill missing cells by an imputer whose rows a critic cannot tell from generated complete ones (MisGAN).
 
@@ -286,37 +287,18 @@ class MisganImputer(DrawsMixin, NetworkBaseline):
         "n_passes": Interval(int, 1),
         "held_out": Interval(float, 0, 0.5),
     }
-
-    def __init__(
-        self,
-        *,
-        networks: Callable[[int], MisganNetworks] | None = None,
-        alpha: float = 0.2,
-        beta: float = 0.1,
-        tau: float = 0.5,
-        penalty: float = 10.0,
-        n_critic: int = 3,
-        n_passes: int = 8,
-        held_out: float = 0.05,
-        max_epochs: int = 500,
-        max_steps: int = 1_500,
-        batch_size: int = 128,
-        learning_rate: float = 5e-4,
-        **table: Any,
-    ) -> None:
-        super().__init__(**table)
-        self.networks = networks
-        self.alpha = alpha
-        self.beta = beta
-        self.tau = tau
-        self.penalty = penalty
-        self.n_critic = n_critic
-        self.n_passes = n_passes
-        self.held_out = held_out
-        self.max_epochs = max_epochs
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
+    networks: Callable[[int], MisganNetworks] | None = None
+    alpha: float = 0.2
+    beta: float = 0.1
+    tau: float = 0.5
+    penalty: float = 10.0
+    n_critic: int = 3
+    n_passes: int = 8
+    held_out: float = 0.05
+    max_epochs: int = 500
+    max_steps: int = 1_500
+    batch_size: int = 128
+    learning_rate: float = 5e-4
 
     def _train(self, rows: Tensor, owner: Tensor, streams: Streams) -> nn.Module:
         mask, validation = split_validation(rows, owner, self.held_out, streams.order)

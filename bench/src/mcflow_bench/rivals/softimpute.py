@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["SoftImputer", "shrunk_map", "soft_impute"]
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -89,6 +89,7 @@ class _Path:
         return float(self.shares[np.argmin(self.errors)])
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SoftImputer(CodedBaseline):
     r"""Fill missing cells by a matrix of low nuclear norm that agrees with the observed cells.
 
@@ -156,25 +157,12 @@ class SoftImputer(CodedBaseline):
         "tolerance": Interval(float, 0),
         "max_rows": Interval(int, 1),
     }
-
-    def __init__(
-        self,
-        *,
-        n_penalties: int = 12,
-        smallest: float = 1e-3,
-        hidden_share: float = 0.1,
-        max_steps: int = 100,
-        tolerance: float = 1e-2,
-        max_rows: int = 100_000,
-        **table: Any,
-    ) -> None:
-        super().__init__(**table)
-        self.n_penalties = n_penalties
-        self.smallest = smallest
-        self.hidden_share = hidden_share
-        self.max_steps = max_steps
-        self.tolerance = tolerance
-        self.max_rows = max_rows
+    n_penalties: int = 12
+    smallest: float = 1e-3
+    hidden_share: float = 0.1
+    max_steps: int = 100
+    tolerance: float = 1e-2
+    max_rows: int = 100_000
 
     def _fit_rows(self, rows: FloatArray, owner: Array) -> None:
         """Fit the map; places with the same owner are hidden together, since they are missing together."""

@@ -2,19 +2,78 @@
 
 from __future__ import annotations
 
-__all__ = ["Spelling", "any_true", "observed", "plain_numbers", "read_as"]
+__all__ = ["DateFormat", "Spelling", "UNITS", "any_true", "observed", "plain_numbers", "read_as"]
 
 import contextlib
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mcflow.columns.numerals import NumberFormat
+from mcflow.columns.numerals import TRUTH_WORDS, NumberFormat, read_truth
 from mcflow.columns.schema import without_values, without_words
-from mcflow.columns.truth import TRUTH_WORDS, read_truth
-from mcflow.files.csv.dates import DateFormat
+
+UNITS = ("s", "ms", "us", "ns")  # units of timestamps, from coarse to fine
+
+
+@dataclass(frozen=True)
+class DateFormat:
+    """The format of a column of dates or times."""
+
+    order: str = "ymd"  # order of year, month and day
+    mark: str = "-"  # separator of year, month and day
+    padded: bool = True  # whether days and months below ten have a leading zero
+    joint: str = ""  # separator of date and time; empty without a time
+    seconds: bool = False  # whether the time has seconds
+    digits: int = 0  # digits of the fraction of a second
+    zone: str = ""  # UTC offset of written times: empty, "Z", or such as "+02:00"
+
+    @property
+    def type(self) -> pa.DataType:
+        """Return the Arrow type: a date, or a timestamp with the precision of the text, in UTC if there are offsets."""
+        if not self.joint:
+            return pa.date32()
+        return pa.timestamp(UNITS[-(-self.digits // 3)], "UTC" if self.zone else None)
+
+    def read(self, cells: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Read cells of this format."""
+        for _ in range(0 if self.padded else 2):  # pad the second number, then the first
+            cells = pc.replace_substring_regex(cells, r"^(\d+\D)?(\d\D)", r"\10\2")
+        if (self.order, self.mark) != ("ymd", "-"):
+            year, month, day = (self.order.index(part) + 1 for part in "ymd")
+            pattern = r"^(\d+)\D(\d+)\D(\d+)"
+            cells = pc.replace_substring_regex(cells, pattern, rf"\{year}-\{month}-\{day}")
+        return cells.cast(self.type)
+
+    def write(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Write dates or times as cells of this format."""
+        texts = self._local(values).cast(pa.string())
+        part = r"(\d+)" if self.padded else r"0?(\d+)"
+        fraction = rf"(\.\d{{{self.digits}}})\d*" if self.digits else r"()(?:\.\d*)?"
+        pattern = rf"^(\d+)-{part}-{part} (\d\d:\d\d)(:\d\d){fraction}$"
+        places = {"y": r"\1", "m": r"\2", "d": r"\3"}
+        template = self.mark.join(places[part] for part in self.order)
+        if self.joint:
+            template += self.joint + r"\4" + (r"\5\6" if self.seconds else "") + self.zone
+        return pc.replace_substring_regex(texts, pattern, template)
+
+    def _local(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return timestamps in local time at the format's UTC offset, with at least the format's precision."""
+        unit = getattr(values.type, "unit", "s")
+        unit = UNITS[max(UNITS.index(unit if unit in UNITS else "s"), -(-self.digits // 3))]
+        if pa.types.is_timestamp(values.type) and (values.type.tz or self.zone):
+            values = values.cast(pa.timestamp(unit, values.type.tz or "UTC")).cast(pa.timestamp(unit, "UTC"))
+        values = values.cast(pa.timestamp(unit))
+        return pc.add(values, pa.scalar(_offset(self.zone), pa.duration(unit))) if self.zone else values
+
+
+def _offset(zone: str) -> timedelta:
+    if zone == "Z":
+        return timedelta()
+    hours, minutes = (int(part) for part in zone[1:].split(":"))
+    return timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
 
 
 @dataclass(frozen=True)
@@ -86,9 +145,12 @@ def read_as(cells: pa.ChunkedArray, kind: pa.DataType, spelling: Spelling) -> pa
         return read_truth(cells)
     if spelling.date is not None and not pa.types.is_string(kind):
         return spelling.date.read(cells).cast(kind)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return _without_nan(_numbers(cells, kind, spelling.number))
-    return cells
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return cells
+    numbers = _numbers(cells, kind, spelling.number)
+    if pa.types.is_integer(kind) or not any_true(pc.is_nan(numbers)):
+        return numbers
+    return pc.if_else(pc.is_nan(numbers), pa.scalar(None, kind), numbers)
 
 
 def _numbers(cells: pa.ChunkedArray, kind: pa.DataType, form: NumberFormat) -> pa.ChunkedArray:
@@ -106,12 +168,6 @@ def plain_numbers(cells: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
     if any_true(pc.starts_with(cells, "+")):
         cells = pc.replace_substring_regex(cells, r"^\+([\d.])", r"\1")
     return cells
-
-
-def _without_nan(numbers: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not pa.types.is_floating(numbers.type) or not any_true(pc.is_nan(numbers)):
-        return numbers
-    return pc.if_else(pc.is_nan(numbers), pa.scalar(None, numbers.type), numbers)
 
 
 def any_true(flags: pa.ChunkedArray) -> bool:

@@ -2,26 +2,156 @@
 
 from __future__ import annotations
 
-__all__ = ["ColumnEvidence", "infer_decimal", "wider_type"]
+__all__ = ["ColumnEvidence", "DateEvidence", "infer_decimal", "wider_type"]
 
-
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mcflow.columns.numerals import NumberFormat, NumberShapes
+from mcflow.columns.numerals import NumberFormat, NumberShapes, read_truth, truth_words
 from mcflow.columns.schema import without_words
-from mcflow.columns.truth import read_truth, truth_words
-from mcflow.files.csv.cells import Spelling, any_true, plain_numbers
-from mcflow.files.csv.dates import UNITS, DateEvidence
-from mcflow.files.csv.dialect import always_quoted
+from mcflow.files.csv.cells import UNITS, DateFormat, Spelling, any_true, plain_numbers
+from mcflow.files.csv.layout import always_quoted
 from mcflow.typing import BoolArray
 
-#: Cells that are cast before all others, as a cast that fails late is expensive.
-_PROBE = 1000
+_PROBE = 1000  # cells that are cast before all others, as a cast that fails late is expensive
+#: Patterns of dates by order and mark. "dmy" with slashes stands for "mdy" too.
+_DATE = {
+    ("ymd", "-"): r"(\d{4})-(\d\d)-(\d\d)",
+    ("ymd", "/"): r"(\d{4})/(\d\d)/(\d\d)",
+    ("dmy", "."): r"(\d{1,2})\.(\d{1,2})\.(\d{4})",
+    ("dmy", "/"): r"(\d{1,2})/(\d{1,2})/(\d{4})",
+}
+_MINUTES = r"\d\d:\d\d"
+_SECONDS = r"\d\d:\d\d:\d\d"
+_FRACTION = r"(?:\.\d{1,9})?"
+_ZONE = r"(?:Z|[+-]\d\d:\d\d)"
+#: Patterns of times by (separator of date and time, seconds, zone).
+_TIMES = {
+    ("", False, False): "",
+    (" ", False, False): f" {_MINUTES}",
+    (" ", True, False): f" {_SECONDS}",
+}
+#: The same for times after an ISO date.
+_ISO_TIMES = {
+    (joint, seconds, zone): joint + (_SECONDS + _FRACTION if seconds else _MINUTES) + (_ZONE if zone else "")
+    for joint in ("T", " ")
+    for seconds in (False, True)
+    for zone in (False, True)
+} | {("", False, False): ""}
+_OVER_TWELVE = r"(?:1[3-9]|[23]\d)"  # a number that can be a day but not a month
+
+
+@dataclass(frozen=True)
+class DateEvidence:
+    """What some cells of a column show about its date format; evidence of several pieces can be joined."""
+
+    # order, mark, joint, seconds and whether there is a zone; None when cells are no dates or differ in it
+    shape: tuple[str, str, str, bool, bool] | None = None
+    over: tuple[bool, bool] = (False, False)  # whether the first and the second number of a date exceed twelve
+    short: bool = False  # whether a day or month below ten is written without a leading zero
+    long: bool = False  # whether a day or month below ten is written with a leading zero
+    digits: int = 0  # most digits of a fraction of a second
+    zones: Mapping[str, int] = field(default_factory=dict)  # counts of UTC offsets
+    invalid: frozenset[str] = frozenset()  # orders, and "ns" for nanoseconds, with which a cell cannot be read
+
+    @classmethod
+    def of(cls, cells: pa.ChunkedArray) -> DateEvidence:
+        """Collect evidence from observed cells, of which there is at least one."""
+        shape = _shape(cells[0].as_py())
+        if shape is None or not pc.all(pc.match_substring_regex(cells, f"^{shape[2]}$")).as_py():
+            return cls()
+        (order, mark), (joint, seconds, zone), _ = shape
+        known = order, mark, joint, seconds, zone
+        if order == "ymd":
+            return cls(known, digits=_digits(cells), zones=_zones(cells) if zone else {})._validated(cells)
+        over = _any(cells, rf"^{_OVER_TWELVE}/"), _any(cells, rf"^\d+/{_OVER_TWELVE}/")
+        short, long = _any(cells, r"^(?:\d+\D)?\d\D"), _any(cells, r"^(?:\d+\D)?0\d\D")
+        return cls(known, over, short, long)._validated(cells)
+
+    def _validated(self, cells: pa.ChunkedArray) -> DateEvidence:
+        """Add the formats with which a cell is no valid date."""
+        assert self.shape is not None
+        orders = ("dmy", "mdy") if self.shape[:2] == ("dmy", "/") else self.shape[:1]
+        formats = {order: self._format(order) for order in orders}
+        if self.shape[:2] == ("ymd", "-") and self.shape[3]:  # another piece may have more digits
+            formats["ns"] = replace(self, digits=9)._format("ymd")
+        return replace(self, invalid=frozenset(name for name, form in formats.items() if not _can_read(form, cells)))
+
+    def joined(self, other: DateEvidence) -> DateEvidence:
+        """Return the evidence of both pieces, of which the other one is later in the column."""
+        if self.shape is None or self.shape != other.shape:
+            return DateEvidence()
+        names = dict.fromkeys([*self.zones, *other.zones])
+        return DateEvidence(
+            self.shape,
+            (self.over[0] or other.over[0], self.over[1] or other.over[1]),
+            self.short or other.short,
+            self.long or other.long,
+            max(self.digits, other.digits),
+            {name: self.zones.get(name, 0) + other.zones.get(name, 0) for name in names},
+            self.invalid | other.invalid,
+        )
+
+    def format(self) -> DateFormat | None:
+        """Return the format that all cells have, or None if there is none or more than one."""
+        if self.shape is None or (self.short and self.long):
+            return None
+        order = self.shape[0]
+        if self.shape[:2] == ("dmy", "/"):
+            if self.over[0] == self.over[1]:
+                return None
+            order = "dmy" if self.over[0] else "mdy"
+        if order in self.invalid or (self.digits > 6 and "ns" in self.invalid):
+            return None
+        return self._format(order)
+
+    def _format(self, order: str) -> DateFormat:
+        assert self.shape is not None
+        _, mark, joint, seconds, _ = self.shape
+        zone = max(self.zones, key=lambda name: self.zones[name]) if self.zones else ""
+        return DateFormat(order, mark, not self.short, joint, seconds, self.digits, zone)
+
+
+def _can_read(form: DateFormat, cells: pa.ChunkedArray) -> bool:
+    try:
+        form.read(cells)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _shape(cell: str) -> tuple[tuple[str, str], tuple[str, bool, bool], str] | None:
+    """Return the date, the time and the pattern that a cell matches."""
+    for (order, mark), date in _DATE.items():
+        if re.match(date, cell):
+            times = _ISO_TIMES if mark == "-" else _TIMES
+            fits = (time for time, pattern in times.items() if re.fullmatch(date + pattern, cell))
+            time = next(fits, None)
+            return time and ((order, mark), time, date + times[time])
+    return None
+
+
+def _digits(cells: pa.ChunkedArray) -> int:
+    if not pc.any(pc.match_substring(cells, ".")).as_py():
+        return 0
+    fractions = pc.struct_field(pc.extract_regex(cells, r"\.(?P<digits>\d+)"), "digits")
+    return int(pc.max(pc.utf8_length(fractions)).as_py())
+
+
+def _zones(cells: pa.ChunkedArray) -> dict[str, int]:
+    """Count the UTC offsets, in order of appearance."""
+    zones = pc.struct_field(pc.extract_regex(cells, rf"(?P<zone>{_ZONE})$"), "zone")
+    return {str(entry["values"]): int(entry["counts"]) for entry in pc.value_counts(zones).to_pylist()}
+
+
+def _any(cells: pa.ChunkedArray, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(cells, pattern)).as_py())
 
 
 class _Numbers(NamedTuple):
@@ -36,16 +166,7 @@ class _Numbers(NamedTuple):
 
 
 class ColumnEvidence(NamedTuple):
-    """What some cells of a column show about its type and spelling; evidence of several pieces can be joined.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> cells = [pa.chunked_array([[cell]]) for cell in ("1", "2.5")]
-    >>> first, second = (ColumnEvidence.of(piece, np.array([False]), ",") for piece in cells)
-    >>> str(first.infer(".")[0]), str(first.joined(second).infer(".")[0])
-    ('int64', 'double')
-    """
+    """What some cells of a column show about its type and spelling; evidence of several pieces can be joined."""
 
     seen: bool = False  # whether there is an observed cell
     truth: Mapping[str, int] | None = None  # counts of words for true and false, if all cells are such words
@@ -57,10 +178,7 @@ class ColumnEvidence(NamedTuple):
 
     @classmethod
     def of(cls, cells: pa.ChunkedArray, quoted: BoolArray, separator: str) -> ColumnEvidence:
-        """Collect evidence from cells.
-
-        Shapes: `cells`, `quoted` (n_cells,).
-        """
+        """Collect evidence from cells (n_cells,), of which some are `quoted` (n_cells,)."""
         seen = cells.drop_null()
         if not len(seen):
             return cls()
@@ -75,12 +193,16 @@ class ColumnEvidence(NamedTuple):
     @classmethod
     def _of(cls, seen: pa.ChunkedArray, separator: str) -> ColumnEvidence:
         """Collect evidence from observed cells, of which there is at least one."""
-        truth, dates = _truth_counts(seen), DateEvidence.of(seen)
+        dates = DateEvidence.of(seen)
         if dates.shape is not None:
             none = _Numbers(False, False)
             return cls(True, None, dates, none, none, shapes=NumberShapes({"": len(seen)}))
-        points = _numbers(seen, ".")
-        commas = points if separator == "," else _with_commas(seen, points)
+        truth, points = None, _numbers(seen, ".")
+        if not (read_truth(seen[:_PROBE]).null_count or read_truth(seen).null_count):
+            truth = {entry["values"]: entry["counts"] for entry in pc.value_counts(seen).to_pylist()}
+        commas = points  # if cells contain neither mark
+        if separator != "," and (points.marked or any_true(pc.match_substring(seen, ","))):
+            commas = _Numbers(False, False) if points.marked else _numbers(seen, ",")
         plain = points.valid or commas.valid
         shapes = NumberShapes.of_plain(seen, "." if points.valid else ",") if plain else NumberShapes.of(seen)
         return cls(True, truth, dates, points, commas, None, shapes)
@@ -92,7 +214,7 @@ class ColumnEvidence(NamedTuple):
             return (self if self.seen else other)._replace(quoted=quoted)
         return ColumnEvidence(
             True,
-            _joined_truth(self.truth, other.truth),
+            None if self.truth is None or other.truth is None else Counter(self.truth) + Counter(other.truth),
             self.dates.joined(other.dates),
             self.points.joined(other.points),
             self.commas.joined(other.commas),
@@ -124,17 +246,6 @@ class ColumnEvidence(NamedTuple):
         return form, form is not None and form.decimals == 0
 
 
-def _truth_counts(seen: pa.ChunkedArray) -> dict[str, int] | None:
-    """Count the words for true and false if all cells are such words."""
-    if read_truth(seen[:_PROBE]).null_count or read_truth(seen).null_count:
-        return None
-    return {entry["values"]: entry["counts"] for entry in pc.value_counts(seen).to_pylist()}
-
-
-def _joined_truth(first: Mapping[str, int] | None, second: Mapping[str, int] | None) -> dict[str, int] | None:
-    return None if first is None or second is None else dict(Counter(first) + Counter(second))
-
-
 def _numbers(seen: pa.ChunkedArray, decimal: str) -> _Numbers:
     marked = any_true(pc.match_substring(seen, decimal))
     cells = plain_numbers(seen, decimal)
@@ -144,22 +255,10 @@ def _numbers(seen: pa.ChunkedArray, decimal: str) -> _Numbers:
             cells.cast(kind)
         except pa.ArrowInvalid:
             continue
-        return _Numbers(kind == pa.int64(), not _looks_coded(cells), marked)
+        zeros = cells.filter(pc.or_(pc.starts_with(cells, "0"), pc.starts_with(cells, "-0")))
+        coded = any_true(pc.match_substring_regex(zeros, r"^-?0[\dxX]"))  # a leading zero, or hexadecimal
+        return _Numbers(kind == pa.int64(), not coded, marked)
     return _Numbers(False, False, marked)
-
-
-def _with_commas(seen: pa.ChunkedArray, points: _Numbers) -> _Numbers:
-    """Collect evidence for numbers with a decimal comma; it equals `points` when cells contain neither mark."""
-    marked = any_true(pc.match_substring(seen, ","))
-    if points.marked:
-        return _Numbers(False, False, marked)
-    return _numbers(seen, ",") if marked else points
-
-
-def _looks_coded(cells: pa.ChunkedArray) -> bool:
-    """Return whether a number has a leading zero, as codes have, or is hexadecimal."""
-    zeros = cells.filter(pc.or_(pc.starts_with(cells, "0"), pc.starts_with(cells, "-0")))
-    return any_true(pc.match_substring_regex(zeros, r"^-?0[\dxX]"))
 
 
 def infer_decimal(columns: Sequence[ColumnEvidence], separator: str) -> str:

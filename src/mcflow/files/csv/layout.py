@@ -1,8 +1,8 @@
-"""The layout of a CSV text: the offsets of its cells, and the replacement of cells in place."""
+"""The dialect and layout of a CSV text: separator, quotes, offsets of cells, and replacement of cells in place."""
 
 from __future__ import annotations
 
-__all__ = ["CsvLayout", "line_breaks", "line_widths", "scan", "splice"]
+__all__ = ["CsvLayout", "Dialect", "always_quoted", "find_separator", "line_breaks", "scan", "splice"]
 
 import re
 from dataclasses import dataclass
@@ -14,14 +14,44 @@ import pyarrow.compute as pc
 
 from mcflow.typing import Array, BoolArray
 
+SEPARATORS = ("\t", ";", "|", ",")  # supported separators, in order of preference when several fit a file
+SAMPLE_BYTES = 1 << 20  # bytes at the beginning of a file from which the separator is inferred
 _QUOTE = ord('"')
 _RETURN = ord("\r")
-#: A quoted cell with characters after its closing quote.
-_CLOSING = r'(?s)^"((?:[^"]|"")*)"'
-#: Bytes of text that are gathered at once, which bounds the memory of the indices.
-_CHUNK = 1 << 24
-#: Number of replacements that are inserted at once, which bounds the memory of their Python objects.
-_PIECES = 1 << 17
+_CLOSING = r'(?s)^"((?:[^"]|"")*)"'  # a quoted cell with characters after its closing quote
+_CHUNK = 1 << 24  # bytes of text that are gathered at once, which bounds the memory of the indices
+_PIECES = 1 << 17  # number of replacements that are inserted at once, which bounds the memory of their Python objects
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The way a CSV file is written."""
+
+    separator: str = ","
+    quoting: str = "needed"  # which cells are quoted: "needed", "text" (all except numbers) or "all"
+    newline: str = "\n"
+    final_newline: bool = True  # whether the last line ends with a newline
+    encoding: str = "utf-8"
+    bom: bool = False  # whether the file begins with a byte-order mark
+    decimal: str = "."  # decimal mark of numbers
+
+    def encode(self, text: bytes) -> bytes:
+        """Convert UTF-8 text to the bytes of a file in this encoding."""
+        body = text if self.encoding == "utf-8" else text.decode().encode(self.encoding)
+        return "\ufeff".encode(self.encoding) + body if self.bom else body
+
+    def quote(self, texts: pa.ChunkedArray, always: bool) -> pa.ChunkedArray:
+        """Quote all cells, or only those that need it."""
+        need = _needs_quotes(texts, self.separator)
+        if not always and not pc.any(need).as_py():
+            return texts
+        quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
+        return quoted if always else pc.if_else(need, quoted, texts)
+
+
+def _needs_quotes(texts: pa.ChunkedArray, separator: str) -> pa.ChunkedArray:
+    """Return which cells cannot be written without quotes."""
+    return pc.match_substring_regex(texts, f'[{re.escape(separator)}"\\r\\n]')
 
 
 @dataclass(frozen=True)
@@ -31,11 +61,6 @@ class CsvLayout:
     text: bytes  # in UTF-8
     starts: Array  # (n_lines,) offset of the first byte of each line
     ends: Array  # (n_lines, n_columns) offset of the separator or line break after each cell
-
-    @property
-    def n_columns(self) -> int:
-        """Return the number of cells per line."""
-        return int(self.ends.shape[1])
 
     def header(self) -> CsvLayout:
         """Return the layout of the header line alone."""
@@ -48,7 +73,7 @@ class CsvLayout:
         between = b"" if lines.endswith(b"\n" if b"\n" in text else b"\r") else newline
         shifts = np.arange(times) * (len(lines) + len(between))
         starts = (self.starts[1:] + shifts[:, None]).ravel()
-        ends = (self.ends[1:] + shifts[:, None, None]).reshape(-1, self.n_columns)
+        ends = (self.ends[1:] + shifts[:, None, None]).reshape(-1, self.ends.shape[1])
         return CsvLayout(
             text[:head] + between.join([lines] * times),
             np.concatenate([self.starts[:1], starts]),
@@ -102,13 +127,7 @@ class _Lines(NamedTuple):
 
 
 def scan(text: bytes, separator: str, lines_before: int = 0) -> CsvLayout:
-    r"""Find the cells of a CSV text; `lines_before` is added to line numbers in error messages.
-
-    Examples
-    --------
-    >>> scan(b"a,b\n1,2\n", ",").ends.tolist()
-    [[1, 3], [5, 7]]
-    """
+    """Find the cells of a CSV text; `lines_before` is added to line numbers in error messages."""
     lines = _lines(text, separator, lines_before)
     keep = ~lines.empty()
     if not keep.any():
@@ -126,21 +145,29 @@ def scan(text: bytes, separator: str, lines_before: int = 0) -> CsvLayout:
     return CsvLayout(text, lines.starts[keep], ends.reshape(-1, width))
 
 
-def line_widths(text: bytes, separator: str) -> list[int]:
-    """Return the number of cells of each line that is not empty; the text may end within a line."""
-    lines = _lines(text, separator)
-    widths: list[int] = lines.widths[~lines.empty()].tolist()
-    return widths
+def find_separator(text: bytes, default: str = ",") -> str:
+    """Infer the separator from the beginning of a CSV text."""
+    sample = text[:SAMPLE_BYTES]
+    widths: dict[str, list[int]] = {}
+    for separator in (default, *SEPARATORS):
+        lines = _lines(sample, separator)
+        widths[separator] = lines.widths[~lines.empty()].tolist()
+        if len(text) > SAMPLE_BYTES:  # the last line of the sample may be incomplete
+            widths[separator] = widths[separator][:-1] or widths[separator]
+    found = [separator for separator, cells in widths.items() if cells and cells[0] > 1]
+    fitting = [separator for separator in SEPARATORS if separator in found and len(set(widths[separator])) == 1]
+    return (fitting or found or [default])[0]
+
+
+def always_quoted(texts: pa.ChunkedArray, quoted: BoolArray, separator: str) -> bool | None:
+    """Return whether cells (n_cells,) are quoted even when they need no quotes; None when all of them need quotes."""
+    if not quoted.all():
+        return False
+    return True if pc.any(pc.invert(_needs_quotes(texts, separator))).as_py() else None
 
 
 def line_breaks(text: bytes, separator: str, newline: int) -> Array:
-    r"""Return the offsets of line breaks outside of quotes; the text may end within a line.
-
-    Examples
-    --------
-    >>> line_breaks(b'a,b\n"1\n2",3\n"4', ",", 10).tolist()
-    [3, 11]
-    """
+    """Return the offsets of line breaks outside of quotes; the text may end within a line."""
     marks = np.frombuffer(text, np.uint8) == newline
     if b'"' in text:
         marks &= ~_inside_quotes(text, separator, newline)
@@ -206,15 +233,11 @@ def _inside_stray_quotes(text: bytes, separator: str, newline: int, lines_before
     change = np.zeros(len(text) + 1, np.int8)
     change[spans[:, 0]] += 1
     change[spans[:, 1]] -= 1
-    inside: BoolArray = np.cumsum(change[:-1], dtype=np.int8).astype(bool)
-    return inside
+    return np.cumsum(change[:-1], dtype=np.int8).astype(bool)
 
 
 def splice(text: bytes, starts: Array, stops: Array, pieces: pa.Array) -> bytes:
-    """Replace the bytes between pairs of offsets by other pieces.
-
-    Shapes: `starts`, `stops`, `pieces` (n_pieces,).
-    """
+    """Replace the bytes from `starts` to `stops` (n_pieces,) by other pieces (n_pieces,)."""
     order = np.lexsort((stops, starts))
     parts, position = [], 0
     for some in np.split(order, range(_PIECES, len(order), _PIECES)):

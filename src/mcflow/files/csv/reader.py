@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["CsvBatch", "CsvProfile", "CsvReader", "CsvSource", "CsvTable", "profile_csv", "read_csv", "unique_names"]
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mcflow.columns.frames import type_named
 from mcflow.columns.numerals import NumberFormat
 from mcflow.columns.schema import MissingValues, warn_of_words, without_values
-from mcflow.errors import McflowWarning
-from mcflow.files.csv.cells import Spelling, observed, read_as
-from mcflow.files.csv.dates import DateFormat
-from mcflow.files.csv.dialect import SAMPLE_BYTES, Dialect, always_quoted, find_separator
+from mcflow.errors import warn
+from mcflow.files.csv.cells import DateFormat, Spelling, observed, read_as
 from mcflow.files.csv.inference import ColumnEvidence, infer_decimal
-from mcflow.files.csv.layout import CsvLayout, scan
+from mcflow.files.csv.layout import CsvLayout, Dialect, always_quoted, find_separator, scan
 from mcflow.files.csv.text import BATCH_BYTES, BLOCK_BYTES, CsvText, batches_of, open_text, split_header, whole_lines
 from mcflow.files.streams import readable
 from mcflow.typing import BoolArray
@@ -79,13 +77,7 @@ def _columns_of(layout: CsvLayout, names: Sequence[str], missing: MissingValues)
 
 
 def unique_names(names: Sequence[str], source: str | Path) -> tuple[str, ...]:
-    """Return column names with a number after each repeated one, and warn of them.
-
-    Examples
-    --------
-    >>> unique_names(["a", "b"], "data.csv")
-    ('a', 'b')
-    """
+    """Return column names with a number after each repeated one, and warn of them."""
     unique: list[str] = []
     for name in names:
         number, new = 0, name
@@ -95,11 +87,7 @@ def unique_names(names: Sequence[str], source: str | Path) -> tuple[str, ...]:
         unique.append(new)
     changed = [f"{new!r}" for name, new in zip(names, unique, strict=True) if name != new]
     if changed:
-        warnings.warn(
-            f"{source} names columns more than once. The later ones are called {', '.join(changed)}.",
-            McflowWarning,
-            stacklevel=2,
-        )
+        warn(f"{source} names columns more than once. The later ones are called {', '.join(changed)}.")
     return tuple(unique)
 
 
@@ -146,7 +134,7 @@ class _Inference:
         newline = "\r\n" if after == b"\r\n" else "\r" if after.startswith(b"\r") else "\n"
         self.text, self.missing = text, missing
         self.dialect = Dialect(separator, newline=newline, encoding=text.encoding, bom=text.bom)
-        cells = [header.column(place) for place in range(header.n_columns)]
+        cells = [header.column(place) for place in range(header.ends.shape[1])]
         self.names = unique_names([texts[0].as_py() for texts, _ in cells], text.path)
         missing.check(self.names)
         quoted = np.array([flags[0] for _, flags in cells])
@@ -164,30 +152,17 @@ class _Inference:
         decimal = infer_decimal(self.evidence, self.dialect.separator)
         types, spellings = zip(*(column.infer(decimal) for column in self.evidence), strict=True)
         quoted = [column.quoted for column in self.evidence]
-        quoting, final = _quoting(quoted, self.names_quoted), end.endswith(self.dialect.newline.encode())
+        known = [always for always in quoted if always is not None]
+        quoting = "all" if known and all(known) else "text" if self.names_quoted else "needed"
+        final = end.endswith(self.dialect.newline.encode())
         dialect = replace(self.dialect, decimal=decimal, quoting=quoting, final_newline=final)
-        source = _source(dialect, self.names, spellings, quoted)
+        by_name = dict(zip(self.names, spellings, strict=True)), dict(zip(self.names, quoted, strict=True))
+        source = CsvSource(dialect, None, *by_name)
         for name, column, kind in zip(self.names, self.evidence, types, strict=True):
             if kind in (pa.int64(), pa.float64()):
                 column.shapes.warn_of_odd(name, source.spelling(name).number)
         seen = tuple(column.seen for column in self.evidence)
         return CsvReader(self.text, head, self.names, types, seen, source, self.missing)
-
-
-def _source(
-    dialect: Dialect, names: Sequence[str], spellings: Sequence[Spelling], quoted: Sequence[bool | None]
-) -> CsvSource:
-    """Return the source of columns with given spellings and quotes."""
-    by_name = dict(zip(names, spellings, strict=True)), dict(zip(names, quoted, strict=True))
-    return CsvSource(dialect, None, *by_name)
-
-
-def _quoting(columns: Sequence[bool | None], names: bool | None) -> str:
-    """Return which cells of a file are quoted, given whether its columns and its header are always quoted."""
-    known = [always for always in columns if always is not None]
-    if known and all(known):
-        return "all"
-    return "text" if names else "needed"
 
 
 def read_csv(
@@ -257,24 +232,18 @@ class CsvProfile:
     def from_dict(cls, path: Path, given: dict[str, Any]) -> CsvProfile:
         """Restore the profile of a file from the result of `to_dict`."""
         names = tuple(given["names"])
-        spellings = [_spelling_from(spelling) for spelling in given["spellings"]]
-        source = _source(Dialect(**given["dialect"]), names, spellings, given["quoted"])
-        types = tuple(
-            spelling.date.type if spelling.date is not None else pa.type_for_alias(word)
-            for word, spelling in zip(given["types"], spellings, strict=True)
-        )
+        spellings = [
+            Spelling(NumberFormat(**one["number"]), tuple(one["words"]), one["date"] and DateFormat(**one["date"]))
+            for one in given["spellings"]
+        ]
+        by_name = dict(zip(names, spellings, strict=True)), dict(zip(names, given["quoted"], strict=True))
+        source = CsvSource(Dialect(**given["dialect"]), None, *by_name)
+        types = tuple(type_named(word) or pa.type_for_alias(word) for word in given["types"])
         text = CsvText(path, **given["text"])
         everywhere, by_column = given["missing"]
         missing = MissingValues(tuple(everywhere), {name: tuple(values) for name, values in by_column})
         reader = CsvReader(text, given["head"].encode(), names, types, tuple(given["seen"]), source, missing)
         return cls(reader, tuple(CsvBatch(*batch) for batch in given["batches"]))
-
-
-def _spelling_from(given: dict[str, Any]) -> Spelling:
-    date = given["date"]
-    return Spelling(
-        NumberFormat(**given["number"]), tuple(given["words"]), None if date is None else DateFormat(**date)
-    )
 
 
 def profile_csv(
@@ -289,7 +258,7 @@ def profile_csv(
     """Infer how to read a CSV file of any size, with the memory of one batch."""
     with readable(path, "csv"):
         text = open_text(path)
-        separator = find_separator(text.beginning(SAMPLE_BYTES), default)
+        separator = find_separator(text.in_utf8(next(text.blocks())), default)
         lines = whole_lines(text.blocks(block_bytes), separator, text.newline)
         end, lines = split_header(lines, text.newline)
         head, batches = text.in_utf8(end), []

@@ -21,10 +21,8 @@ from mcflow.files.csv.layout import line_breaks
 from mcflow.files.streams import open_decompressed
 from mcflow.typing import Array, BoolArray
 
-#: Bytes that are read at a time.
-BLOCK_BYTES = 1 << 23
-#: Maximum size of a batch; a single longer record is a batch of its own.
-BATCH_BYTES = 1 << 25
+BLOCK_BYTES = 1 << 23  # bytes that are read at a time
+BATCH_BYTES = 1 << 25  # maximum size of a batch; a single longer record is a batch of its own
 #: Maximum size of a record. A quote that is never closed would make one record of the rest of the file.
 RECORD_BYTES = 1 << 26
 
@@ -36,13 +34,9 @@ _BYTE_ORDER_MARKS = {
 }
 #: Encodings of files that are not Unicode. Both restore every byte; the second one defines all of them.
 _EIGHT_BIT = ("cp1252", "latin-1")
-#: Control characters that do not occur in eight-bit text.
-_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f]")
-#: Bytes that cp1252 does not define.
-_NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
-
-#: Bytes of whole lines, and the offsets at which the lines end, shape (n_lines,).
-Lines = tuple[bytes, Array]
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f]")  # control characters that do not occur in eight-bit text
+_NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes that cp1252 does not define
+Lines = tuple[bytes, Array]  # bytes of whole lines, and the offsets at which the lines end, shape (n_lines,)
 
 
 @dataclass(frozen=True)
@@ -84,31 +78,23 @@ class CsvText:
                 block = following
 
     def _open(self) -> contextlib.AbstractContextManager[IO[bytes] | Any]:
-        return open_decompressed(self.path) if self.content is None else io.BytesIO(self.content)
+        if self.content is not None:
+            return io.BytesIO(self.content)
+        return open_decompressed(self.path, self.path.suffix.lower())
 
     def whole(self) -> bytes:
         """Return all of the text in UTF-8."""
         return self.in_utf8(b"".join(self.blocks(-1)))
 
-    def beginning(self, size: int) -> bytes:
-        """Return more than `size` bytes from the beginning in UTF-8, or all of a shorter text."""
-        found = b""
-        for block in self.blocks(size + 4):  # UTF-16 may become shorter
-            found += block
-            if len(found) > size + 2:
-                break
-        return self.in_utf8(found)
-
     def pieces(self, bounds: list[tuple[int, int]]) -> Iterator[bytes]:
         """Yield the pieces of the text between pairs of offsets in UTF-8."""
-        for piece in self._seek(bounds) if self.is_seekable else self._read_through(bounds):
-            yield self.in_utf8(piece)
-
-    def _seek(self, bounds: list[tuple[int, int]]) -> Iterator[bytes]:
+        if not self.is_seekable:
+            yield from map(self.in_utf8, self._read_through(bounds))
+            return
         with self.path.open("rb") as opened:
             for start, stop in bounds:
                 opened.seek(self._bom_bytes + start)
-                yield opened.read(stop - start)
+                yield self.in_utf8(opened.read(stop - start))
 
     def _read_through(self, bounds: list[tuple[int, int]]) -> Iterator[bytes]:
         """Yield pieces of a text that can only be read from its beginning."""
@@ -135,35 +121,22 @@ def open_text(path: Path, content: bytes | None = None) -> CsvText:
         begin = bytes(opened.read(4))
     mark = next((mark for mark in _BYTE_ORDER_MARKS if begin.startswith(mark)), b"")
     text = CsvText(path, content, _BYTE_ORDER_MARKS.get(mark, "utf-8"), bool(mark))
-    is_blank, check = True, _Utf8Check()
+    is_blank, is_utf8, decoder = True, True, codecs.getincrementaldecoder("utf-8")()
     marks: set[bytes] = set()
-    for block in text.blocks():
+    for block in itertools.chain(text.blocks(), [b""]):
         is_blank = is_blank and (not block or block.isspace())
         marks.update(mark for mark in (b"\n", b"\r", b"\0") if mark in block)
-        check.add(block)
+        try:
+            decoder.decode(block if is_utf8 else b"", final=not block)
+        except UnicodeDecodeError:
+            is_utf8 = False
     if is_blank:
         raise DataError(f"{path} is empty. Give a file with a header line and rows.")
-    check.add(b"", final=True)
-    encoding = text.encoding if check.passed else _eight_bit_encoding(text)
+    encoding = text.encoding if is_utf8 else _eight_bit_encoding(text)
     if b"\0" in marks:
         raise ValueError("it holds zero bytes, so it is not text")
     newline = ord("\r") if b"\r" in marks and b"\n" not in marks else ord("\n")
     return replace(text, encoding=encoding, newline=newline)
-
-
-class _Utf8Check:
-    """Checks whether the blocks of a text are UTF-8."""
-
-    def __init__(self) -> None:
-        self.passed, self._decoder = True, codecs.getincrementaldecoder("utf-8")()
-
-    def add(self, block: bytes, final: bool = False) -> None:
-        if not self.passed or (block.isascii() and not self._decoder.getstate()[0]):
-            return
-        try:
-            self._decoder.decode(block, final)
-        except UnicodeDecodeError:
-            self.passed = False
 
 
 def _eight_bit_encoding(text: CsvText) -> str:
@@ -177,13 +150,7 @@ def _eight_bit_encoding(text: CsvText) -> str:
 
 
 def whole_lines(blocks: Iterable[bytes], separator: str, newline: int) -> Iterator[Lines]:
-    r"""Join the blocks of a text and cut it after whole lines.
-
-    Examples
-    --------
-    >>> [text for text, _ in whole_lines([b"a,b\n1", b",2\n3,4"], ",", 10)]
-    [b'a,b\n', b'1,2\n', b'3,4']
-    """
+    """Join the blocks of a text and cut it after whole lines."""
     rest, n_lines = b"", 0
     for block in blocks:
         text = rest + block

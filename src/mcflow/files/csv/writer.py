@@ -6,7 +6,6 @@ __all__ = ["encodable", "write_csv"]
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,25 +17,8 @@ from mcflow.files.csv.layout import CsvLayout, splice
 from mcflow.files.csv.reader import CsvSource
 from mcflow.typing import Array, BoolArray
 
-
-@dataclass
-class _Changes:
-    """Pieces of a text to replace."""
-
-    starts: list[Array]  # offsets of the first byte
-    stops: list[Array]  # offsets after the last byte
-    pieces: list[pa.Array]  # replacements
-
-    def add(self, starts: Array, stops: Array, pieces: pa.ChunkedArray) -> None:
-        self.starts.append(starts)
-        self.stops.append(stops)
-        self.pieces += pieces.cast(pa.large_binary()).chunks
-
-    def apply(self, text: bytes) -> bytes:
-        if not self.starts:
-            return text
-        pieces = pa.chunked_array(self.pieces, pa.large_binary()).combine_chunks()
-        return splice(text, np.concatenate(self.starts), np.concatenate(self.stops), pieces)
+#: Pieces of a text to replace: offsets of the first byte and after the last byte, and replacements; each (n_pieces,).
+Change = tuple[Array, Array, pa.ChunkedArray]
 
 
 @contextlib.contextmanager
@@ -51,24 +33,23 @@ def encodable(name: str | Path, encoding: str) -> Iterator[None]:
 
 def write_csv(filled: pa.Table, table: pa.Table, texts: pa.Table | None, source: CsvSource) -> bytes:
     """Return a filled table as the bytes of a CSV file, given its source table and the texts of its cells."""
-    layout = source.layout
-    if texts is None or layout is None or not _in_place(filled.column_names, texts.column_names):
+    layout, known = source.layout, [] if texts is None else texts.column_names
+    given = set(filled.column_names)
+    kept, first = [name in given for name in known], [name for name in known if name in given]
+    # In place, columns of the source come first, in its order, and new columns last.
+    if layout is None or not first or filled.column_names[: len(first)] != first:
         return source.dialect.encode(source.preamble + _rewritten(filled, table, texts, source))
-    changes = _Changes([], [], [])
-    known, given = texts.column_names, set(filled.column_names)
-    kept = [name in given for name in known]
+    changes: list[Change] = []
     for place in np.flatnonzero(kept).tolist():
-        _fill(changes, layout, place, *_new_cells(filled, table, known[place], source))
-    _drop(changes, layout, kept)
-    _append(changes, layout, filled.select(list(range(sum(kept), filled.num_columns))), source)
-    return source.dialect.encode(source.preamble + changes.apply(layout.text))
-
-
-def _in_place(names: list[str], known: list[str]) -> bool:
-    """Return whether columns of the source come first, in its order, and new columns last."""
-    given = set(names)
-    kept = [name for name in known if name in given]
-    return bool(kept) and names[: len(kept)] == kept
+        new, cells = _new_cells(filled, table, known[place], source)
+        starts, stops = layout.bounds(place)
+        changes.append((starts[1:][new], stops[1:][new], cells))
+    changes += _drop(layout, kept)
+    changes += _append(layout, filled.select(list(range(sum(kept), filled.num_columns))), source)
+    first_bytes, ends = (np.concatenate([change[k] for change in changes]) for k in (0, 1))
+    chunks = [chunk for *_, pieces in changes for chunk in pieces.cast(pa.large_binary()).chunks]
+    text = splice(layout.text, first_bytes, ends, pa.chunked_array(chunks, pa.large_binary()).combine_chunks())
+    return source.dialect.encode(source.preamble + text)
 
 
 def _new_cells(filled: pa.Table, table: pa.Table, name: str, source: CsvSource) -> tuple[BoolArray, pa.ChunkedArray]:
@@ -88,26 +69,21 @@ def _spelled(values: pa.ChunkedArray, name: str, source: CsvSource) -> pa.Chunke
     return source.dialect.quote(source.spelling(name).write(values), source.quotes(name, number))
 
 
-def _fill(changes: _Changes, layout: CsvLayout, place: int, new: BoolArray, cells: pa.ChunkedArray) -> None:
-    starts, stops = layout.bounds(place)
-    changes.add(starts[1:][new], stops[1:][new], cells)
-
-
-def _drop(changes: _Changes, layout: CsvLayout, kept: list[bool]) -> None:
+def _drop(layout: CsvLayout, kept: list[bool]) -> Iterator[Change]:
     """Remove columns, each with the separator between it and the first kept column."""
     first = kept.index(True)
     for place in np.flatnonzero(~np.array(kept)).tolist():
         starts, stops = layout.bounds(place)
         part = (starts, stops + 1) if place < first else (starts - 1, stops)
-        changes.add(*part, pa.chunked_array([pa.repeat("", len(starts))]))
+        yield *part, pa.chunked_array([pa.repeat("", len(starts))])
 
 
-def _append(changes: _Changes, layout: CsvLayout, added: pa.Table, source: CsvSource) -> None:
+def _append(layout: CsvLayout, added: pa.Table, source: CsvSource) -> Iterator[Change]:
     """Add columns at the end of each line."""
     ends = layout.ends[:, -1]
     for name in added.column_names:
         cells = [*_header([name], source).chunks, *_whole_column(added.column(name), name, source).chunks]
-        changes.add(ends, ends, pc.binary_join_element_wise(source.dialect.separator, pa.chunked_array(cells), ""))
+        yield ends, ends, pc.binary_join_element_wise(source.dialect.separator, pa.chunked_array(cells), "")
 
 
 def _header(names: list[str], source: CsvSource) -> pa.ChunkedArray:

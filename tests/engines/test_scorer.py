@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcflow import MCFlowImputer
-from mcflow.engines.passthrough import RowFiller
-from mcflow.engines.scorer import Scorer
+from mcflow.engines.scorer import RowFiller, Scorer
 from mcflow.errors import DataError, ParameterError
 
 
@@ -16,16 +15,16 @@ def unnamed(table) -> Scorer:
 
 
 def test_model_without_names_takes_as_many_columns_as_it_had(unnamed) -> None:
-    assert RowFiller.of(["d", "c", "b", "a"], unnamed).known == ("d", "c", "b", "a")
+    assert RowFiller(["d", "c", "b", "a"], unnamed).known == ("d", "c", "b", "a")
     with pytest.raises(DataError, match="3 columns, but the model was fitted without names on 4"):
-        RowFiller.of(["d", "c", "b"], unnamed)
+        RowFiller(["d", "c", "b"], unnamed)
 
 
 def test_names_that_are_twice_or_number_the_draws_are_refused(unnamed) -> None:
     with pytest.raises(DataError, match="more than once: a"):
-        RowFiller.of(["a", "a", "b", "c"], unnamed)
-    assert RowFiller.of(["a", "b", "c", "draw"], unnamed).draws is None
+        RowFiller(["a", "a", "b", "c"], unnamed)
+    assert RowFiller(["a", "b", "c", "draw"], unnamed).draws is None
     with pytest.raises(DataError, match="column 'draw'"):
-        RowFiller.of(["a", "b", "c", "draw"], unnamed, draws=2)
+        RowFiller(["a", "b", "c", "draw"], unnamed, draws=2)
     with pytest.raises(ParameterError, match="draws"):
-        RowFiller.of(["a", "b", "c", "d"], unnamed, draws=0)
+        RowFiller(["a", "b", "c", "d"], unnamed, draws=0)

@@ -1,45 +1,106 @@
-"""The flow G of images: the joint distribution of the missing pixels, given what H predicts of each."""
+"""The networks of images: the U-net H predicts each pixel, and the flow G joins the predictions of missing ones."""
 
 from __future__ import annotations
 
-__all__ = ["GREY_LEVELS", "ImageFlow", "LogisticMixture", "fit_image_flow", "normal_scores"]
+__all__ = ["GREY_LEVELS", "ImageFlow", "LogisticMixture", "PixelPrediction", "UNet", "normal_scores"]
 
+import itertools
 import math
-import time
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from mcflow.fitting.initialisation import draw_weights
-from mcflow.fitting.trainer import cosine
-from mcflow.images.mask_generator import MaskGenerator
-from mcflow.images.unet import PixelPrediction, UNet
-from mcflow.random import Streams
 
-#: Values that a pixel may have; floats lie between the edges of the same cells.
-GREY_LEVELS = 256
+GREY_LEVELS = 256  #: Values that a pixel may have; floats lie between the edges of the same cells.
+MIN_LOG_SCALE = -7.0  #: Smallest logarithm of a scale of a mixture, a fraction of a grey level.
+MAX_LOG_SCALE = 3.0  #: Largest logarithm of a scale of a mixture, many times the range of grey levels.
+MIN_PROBABILITY = 1e-6  #: Smallest distance of a probability from 0 and 1 in single precision.
+MIN_WIDTH = 1e-6  #: Smallest width of a grey level in units of a scale, which keeps gradients finite.
+MAX_COUPLING_SCALE = 2.0  #: Bound of the absolute log-scale of a coupling.
 
-#: Smallest logarithm of a scale of a mixture, a fraction of a grey level.
-MIN_LOG_SCALE = -7.0
 
-#: Largest logarithm of a scale of a mixture, many times the range of grey levels.
-MAX_LOG_SCALE = 3.0
+class PixelPrediction(NamedTuple):
+    """Prediction of H for every pixel."""
 
-#: Smallest distance of a probability from 0 and 1 in single precision.
-MIN_PROBABILITY = 1e-6
+    context: Tensor  # (n_images, width, image height, image width) features of the image
+    direct: Tensor  # (n_images, n_channels, image height, image width) estimate of the conditional mean
+    parameters: Tensor  # (n_images, n_channels, image height, image width, 3 n_components) of a `LogisticMixture`
 
-#: Smallest width of a grey level in units of a scale, which keeps gradients finite.
-MIN_WIDTH = 1e-6
 
-#: Bound of the absolute log-scale of a coupling.
-MAX_COUPLING_SCALE = 2.0
+class UNet(nn.Module):
+    r"""A U-net for images of which only some pixels are shown.
 
-#: Fraction of the training of G in which the learning rate rises.
-WARM_UP = 0.1
+    It reads the shown pixels and their mask. Each scale has residual blocks
+    :math:`h \leftarrow h + W_2 * \mathrm{relu}(W_1 * \mathrm{relu}(h))`; the next scale has half the height and width
+    and twice the channels. On the way up, the features of each scale are added to those from the scale below.
+    """
 
-#: Gradient norm above which gradients of G are scaled down.
-MAX_NORM = 1.0
+    def __init__(
+        self,
+        n_channels: int,
+        width: int = 32,
+        *,
+        n_scales: int = 3,
+        n_blocks: int = 1,
+        n_components: int = 3,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_channels, self.n_scales = n_channels, n_scales
+        widths = [width * 2**k for k in range(n_scales)]
+        self.enter = nn.Conv2d(2 * n_channels, width, 3, padding=1)
+        self.down = nn.ModuleList(_blocks(wide, n_blocks) for wide in widths)
+        self.shrink = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in itertools.pairwise(widths))
+        self.grow = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in itertools.pairwise(widths))
+        self.up = nn.ModuleList(_blocks(wide, n_blocks) for wide in widths[:-1])
+        self.leave = nn.Conv2d(width, n_channels * (1 + 3 * n_components), 3, padding=1)
+        lasts = [weight for name, weight in self.named_parameters() if ".last." in name]
+        draw_weights(self, generator, lasts)
+        for parameter in self.parameters():
+            if parameter.ndim == 4:
+                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+
+    def forward(self, pixels: Tensor, shown: Tensor) -> PixelPrediction:
+        """Predict all pixels from the shown ones, both of shape (n_images, n_channels, height, width)."""
+        height, width = pixels.shape[2:]
+        state = self._features(torch.cat([(pixels - 0.5) * shown, shown], 1))[..., :height, :width]
+        found = self.leave(state)
+        parameters = found[:, self.n_channels :].unflatten(1, (self.n_channels, -1))
+        return PixelPrediction(state, found[:, : self.n_channels] + 0.5, parameters.movedim(2, -1))
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        """Pass images, padded to fit the scales, down and up all scales."""
+        step = 2 ** (self.n_scales - 1)
+        height, width = inputs.shape[2:]
+        inputs = functional.pad(inputs, (0, -width % step, 0, -height % step))
+        state: Tensor = self.enter(inputs.contiguous(memory_format=torch.channels_last))
+        kept = []
+        for k, blocks in enumerate(self.down):
+            state = blocks(state)
+            if k < len(self.shrink):
+                kept.append(state)
+                state = self.shrink[k](state)
+        for k in reversed(range(len(self.grow))):
+            state = self.up[k](self.grow[k](state) + kept[k])
+        return state
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(width, width, 3, padding=1)
+        self.last = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, state: Tensor) -> Tensor:
+        change: Tensor = self.last(functional.relu(self.first(functional.relu(state))))
+        return state + change
+
+
+def _blocks(width: int, n_blocks: int) -> nn.Sequential:
+    return nn.Sequential(*(_Block(width) for _ in range(n_blocks)))
 
 
 class LogisticMixture:
@@ -56,18 +117,9 @@ class LogisticMixture:
 
     A value is a level and a position between 0 and 1 in it. The position of a float follows from its value, that of an
     integer is arbitrary.
-
-    Shapes: `parameters` (n_pixels, 3 n_components).
-
-    Examples
-    --------
-    >>> mixture = LogisticMixture(torch.zeros(1, 6))
-    >>> masses = [mixture.log_mass(torch.tensor([k])).exp().item() for k in range(GREY_LEVELS)]
-    >>> round(sum(masses), 4)
-    1.0
     """
 
-    def __init__(self, parameters: Tensor) -> None:
+    def __init__(self, parameters: Tensor) -> None:  # (n_pixels, 3 n_components)
         logits, centres, log_scales = parameters.chunk(3, dim=1)
         self.log_weights = torch.log_softmax(logits, 1)
         self.centres = centres + 0.5
@@ -125,14 +177,8 @@ class ImageFlow(nn.Module):
     chosen is zero on both sides.
 
     The last layers start at zero, so that pixels are independent at first. Images whose sides do not fit the scales
-    are padded with pixels that are not chosen.
-
-    Examples
-    --------
-    >>> flow = ImageFlow(1, 4, generator=torch.Generator().manual_seed(0))
-    >>> chosen = torch.ones(1, 1, 3, 5, dtype=torch.bool)
-    >>> flow.log_prob(torch.zeros(1, 1, 3, 5), chosen, torch.zeros(1, 4, 3, 5)).detach()
-    tensor([-13.7841])
+    are padded with pixels that are not chosen. Scores and masks have the shape (n_images, n_channels, height, width),
+    the context (n_images, n_context, height, width).
     """
 
     def __init__(
@@ -158,11 +204,7 @@ class ImageFlow(nn.Module):
         draw_weights(self, generator, [network[-1].weight for network in (*self.checkered, *self.halved)])
 
     def forward(self, scores: Tensor, chosen: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        """Map scores to the latent space.
-
-        Shapes: `scores`, `chosen` (n_images, n_channels, height, width), `context` (n_images, n_context, height,
-        width), returns (n_images, n_channels, height, width), (n_images,).
-        """
+        """Map scores to the latent space; also return the log-determinants (n_images,)."""
         state, mask, given = self._enter(scores, chosen, context)
         z, log_det = self._down(state, mask, given, 0)
         return z[..., : scores.shape[2], : scores.shape[3]], log_det
@@ -265,10 +307,7 @@ def _invert(network: nn.Module, z: Tensor, mask: Tensor, given: Tensor, kept: Te
 def normal_scores(
     predicted: PixelPrediction, pixels: Tensor, chosen: Tensor, positions: Tensor | None = None
 ) -> Tensor:
-    """Return the normal scores of chosen pixels under H's distributions, zero elsewhere.
-
-    Shapes: `pixels`, `chosen` (n_images, n_channels, height, width), `positions` (n_chosen,).
-    """
+    """Return the normal scores (n_images, n_channels, height, width) of chosen pixels under H, zero elsewhere."""
     scaled = pixels[chosen] * (GREY_LEVELS - 1)
     levels = scaled.round()
     positions = (scaled - levels + 0.5) if positions is None else positions
@@ -276,48 +315,3 @@ def normal_scores(
     scores = torch.zeros_like(pixels)
     scores[chosen] = torch.special.ndtri(p)
     return scores
-
-
-def fit_image_flow(
-    network: UNet,
-    flow: ImageFlow,
-    pixels: Tensor,
-    missing: Tensor,
-    *,
-    masks: MaskGenerator,
-    streams: Streams,
-    learning_rate: float,
-    n_steps: int,
-    batch_size: int,
-    integers: bool,
-    deadline: float | None = None,
-) -> None:
-    """Train G by maximum likelihood on pixels that are hidden from H; H is not changed.
-
-    Shapes: `pixels`, `missing` (n_images, n_channels, height, width).
-    """
-    generator = streams.order
-    start = time.perf_counter()
-    optimiser = torch.optim.Adam(flow.parameters(), lr=learning_rate)
-    for step in range(n_steps):
-        done = step / n_steps
-        if deadline is not None:
-            done = max(done, (time.perf_counter() - start) / max(deadline - start, 1e-9))
-        if done >= 1:
-            break
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate * min(1.0, (1 + step) / (1 + WARM_UP * n_steps)) * cosine(done)
-        batch = torch.randint(len(pixels), (batch_size,), generator=generator).to(pixels.device)
-        hidden = masks(~missing[batch], generator)
-        positions = torch.rand(int(hidden.sum()), generator=generator).to(pixels.device) if integers else None
-        if not bool(hidden.any()):
-            continue
-        with torch.no_grad():
-            predicted = network(pixels[batch], (~missing[batch] & ~hidden).float())
-            scores = normal_scores(predicted, pixels[batch], hidden, positions)
-        loss = -flow.log_prob(scores, hidden, predicted.context).sum() / hidden.sum()
-        if bool(torch.isfinite(loss)):
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(flow.parameters(), MAX_NORM)
-            optimiser.step()

@@ -13,8 +13,7 @@ from torch.distributions import AffineTransform
 
 from epoch import PlainFlow, PlainTrainer
 from mcflow.fitting.initialisation import draw_masks
-from mcflow.paper.latent import LatentMapper
-from mcflow.paper.realnvp import RealNVP
+from mcflow.paper.networks import LatentMapper, RealNVP
 
 #: Masks that are not complements of each other, one of which keeps nothing and one everything.
 ODD_MASKS = torch.tensor([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 1, 1], [1, 0, 1], [0, 0, 1]]).bool()
@@ -30,7 +29,7 @@ def make_flow(n_columns: int, generator: torch.Generator, *, n_couplings: int = 
 @pytest.fixture(params=["1 column", "2 columns", "16 columns", "one coupling", "odd masks"])
 def flow(request: pytest.FixtureRequest, generator: torch.Generator) -> RealNVP:
     if request.param == "odd masks":
-        return RealNVP(ODD_MASKS, width=8, generator=generator)
+        return RealNVP(ODD_MASKS, generator=generator)
     if request.param == "one coupling":
         return make_flow(5, generator, n_couplings=1)
     return make_flow(int(request.param.split()[0]), generator, scale=1.5)

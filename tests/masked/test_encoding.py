@@ -297,7 +297,7 @@ def test_round_trip_returns_the_units(generator, dtype, tolerance) -> None:
     share, uniforms = torch.rand(2, 500, 4, generator=generator).to(dtype)
     units = marginals.points[:, 0] + share * (marginals.points[:, -1] - marginals.points[:, 0])
     units[:, 2] = marginals.points[2, (share[:, 2] * 12).long()]
-    back = marginals.units_at(marginals.scores(units, p, uniforms)[0], p)
+    back = marginals.places_at(marginals.scores(units, p, uniforms)[0], p)[1]
     torch.testing.assert_close(back[:, ~discrete], units[:, ~discrete], atol=tolerance, rtol=0)
     # a score at the very edge of an atom may round into its neighbour, so the uniform numbers keep off it
     inner = (uniforms[:, 2] > 1e-3) & (uniforms[:, 2] < 1 - 1e-3)
@@ -319,7 +319,7 @@ def test_scores_of_both_tails_are_mirror_images_in_float32() -> None:
 def test_point_masses_are_drawn_as_often_as_their_masses_say(marginals, p, generator) -> None:
     n_draws = 100_000
     scores = torch.randn(n_draws, 3, generator=generator)
-    drawn = marginals.units_at(scores, p.expand(n_draws, -1, -1))
+    drawn = marginals.places_at(scores, p.expand(n_draws, -1, -1))[1]
     counts = torch.bincount(drawn[:, 2].long(), minlength=3) / n_draws
     torch.testing.assert_close(counts, torch.tensor([0.2, 0.7, 0.1]), atol=0.01, rtol=0)
     assert set(drawn[:, 2].tolist()) == {0.0, 1.0, 2.0}
@@ -327,7 +327,7 @@ def test_point_masses_are_drawn_as_often_as_their_masses_say(marginals, p, gener
 
 def test_draws_of_a_continuous_column_have_its_mean(marginals, p, generator) -> None:
     scores = torch.randn(200_000, 3, generator=generator)
-    drawn = marginals.units_at(scores, p.expand(len(scores), -1, -1))
+    drawn = marginals.places_at(scores, p.expand(len(scores), -1, -1))[1]
     assert drawn[:, 1].min() >= 0
     assert drawn[:, 1].max() <= 5
     # the mean of a hat is the mean of its three corners, and of a half hat a third of the way in
@@ -349,7 +349,7 @@ def test_point_masses_have_their_mass_and_spread_it_by_the_uniform_numbers(margi
 def test_point_mass_of_no_mass_is_never_drawn(generator) -> None:
     marginals = PointMarginals(torch.arange(4.0)[None], torch.tensor([4]), torch.tensor([True]))
     p = torch.tensor([[[0.0, 0.5, 0.0, 0.5]]]).expand(10_000, -1, -1)
-    drawn = marginals.units_at(torch.randn(10_000, 1, generator=generator) * 3, p)
+    drawn = marginals.places_at(torch.randn(10_000, 1, generator=generator) * 3, p)[1]
     assert set(drawn[:, 0].tolist()) == {1.0, 3.0}
 
 
@@ -382,7 +382,7 @@ def test_column_with_one_point_is_a_point_mass() -> None:
     p = torch.ones(2, 1, 1)
     units = torch.full((2, 1), 4.0)
     assert torch.equal(marginals.log_density(units, p), torch.zeros(2, 1))
-    assert torch.equal(marginals.units_at(torch.tensor([[-2.0], [3.0]]), p), units)
+    assert torch.equal(marginals.places_at(torch.tensor([[-2.0], [3.0]]), p)[1], units)
 
 
 def test_gradients_are_finite_at_points_ends_and_masses_of_zero(marginals) -> None:
@@ -401,7 +401,7 @@ def test_gradients_are_finite_at_points_ends_and_masses_of_zero(marginals) -> No
 
 def test_units_are_finite_for_scores_far_out(marginals, p) -> None:
     scores = torch.tensor([[-40.0] * 3, [40.0] * 3, [0.0] * 3])
-    drawn = marginals.units_at(scores, p.expand(3, -1, -1))
+    drawn = marginals.places_at(scores, p.expand(3, -1, -1))[1]
     torch.testing.assert_close(drawn[:2], torch.stack([POINTS[:, 0], POINTS[:, -1]]))
     assert drawn.isfinite().all()
 
@@ -452,7 +452,7 @@ def test_cells_beside_a_point_mass_have_no_place_and_come_back(mixed) -> None:
 def test_shares_at_a_point_mass_are_those_of_many_draws(mixed) -> None:
     marginals, p = mixed
     scores = torch.special.ndtri((torch.arange(20_000) + 0.5) / 20_000)[:, None]
-    drawn = marginals.units_at(scores, p.expand(len(scores), -1, -1))
+    drawn = marginals.places_at(scores, p.expand(len(scores), -1, -1))[1]
     assert float((drawn == 0.5).float().mean()) == pytest.approx(0.32, abs=1e-3)
     assert float(drawn.mean()) == pytest.approx(float((p[0] * marginals.means()).sum()), abs=1e-3)
     assert (drawn.diff(dim=0) >= 0).all()

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from mcflow.errors import McflowWarning, TrainingError
-from mcflow.masked import flow as flow_module
 from mcflow.masked.encoding import PointMarginals
-from mcflow.masked.flow import ConditionalFlow, draw, fit_density, log_density, predict_points
+from mcflow.masked.flow import ConditionalFlow, JointDensity
 from mcflow.masked.network import Answer
 from mcflow.random import Streams
 
@@ -233,7 +232,7 @@ def fitted() -> tuple[FixedNetwork, PointMarginals, ConditionalFlow, list[float]
     flow = ConditionalFlow(3, 6, generator=torch.Generator().manual_seed(1))
     rows = gaussian_rows(4000, seed=0)
     how = {"n_steps": 500, "batch_size": 128, "learning_rate": 3e-3}
-    losses = fit_density(network, marginals, flow, rows, rows > -9, Streams(0).order, **how)
+    losses = JointDensity(network, marginals, flow).fit(rows, rows > -9, Streams(0).order, **how)
     return network, marginals, flow, losses
 
 
@@ -250,14 +249,14 @@ def test_draws_of_two_missing_cells_are_correlated_as_the_table(fitted, generato
     rows = gaussian_rows(20_000, seed=3)
     shown = torch.tensor([[False, False, True]]).expand(rows.shape)
     normals = torch.randn(rows.shape, generator=generator)
-    drawn = draw(network, marginals, flow, torch.where(shown, rows, 0.0), shown, ~shown, normals)
+    drawn = JointDensity(network, marginals, flow).draw(torch.where(shown, rows, 0.0), shown, ~shown, normals)
     assert torch.equal(drawn[:, 2], rows[:, 2])
     assert correlation(drawn[:, [0, 1]]) == pytest.approx(0.8, abs=0.05)
     assert correlation(drawn[:, [0, 2]]) == pytest.approx(0.5, abs=0.06)
     assert drawn.mean(0).abs().max() < 0.06
     torch.testing.assert_close(drawn.std(0), torch.ones(3), atol=0.06, rtol=0)
     untrained = ConditionalFlow(3, 6, generator=generator)
-    apart = draw(network, marginals, untrained, torch.where(shown, rows, 0.0), shown, ~shown, normals)
+    apart = JointDensity(network, marginals, untrained).draw(torch.where(shown, rows, 0.0), shown, ~shown, normals)
     assert abs(correlation(apart[:, [0, 1]])) < 0.05
 
 
@@ -267,8 +266,8 @@ def test_log_density_is_close_to_the_true_one_on_average(fitted, missing) -> Non
     rows = gaussian_rows(4000, seed=5)
     chosen = torch.zeros(3, dtype=torch.bool)
     chosen[missing] = True
-    found = log_density(
-        network, marginals, flow, rows, (~chosen).expand(rows.shape), chosen.expand(rows.shape), torch.rand(rows.shape)
+    found = JointDensity(network, marginals, flow).log_density(
+        rows, (~chosen).expand(rows.shape), chosen.expand(rows.shape), torch.rand(rows.shape)
     )
     assert not found.requires_grad
     true = joint(rows) - (joint(rows, (~chosen).nonzero()[:, 0].tolist()) if not chosen.all() else 0.0)
@@ -289,7 +288,7 @@ def test_log_density_with_an_exact_h_and_one_missing_cell_is_the_conditional_den
     flow = ConditionalFlow(3, 6, generator=torch.Generator().manual_seed(1))
     rows = gaussian_rows(300, seed=7)
     chosen = torch.tensor([[True, False, False]]).expand(rows.shape)
-    found = log_density(network, marginals, flow, rows, ~chosen, chosen, torch.rand(rows.shape))
+    found = JointDensity(network, marginals, flow).log_density(rows, ~chosen, chosen, torch.rand(rows.shape))
     true = joint(rows) - joint(rows, [1, 2])
     torch.testing.assert_close(found.double(), true, atol=0.08, rtol=0)
 
@@ -299,11 +298,13 @@ def test_flow_on_top_of_an_exact_h_learns_what_is_left_between_the_cells(generat
     flow = ConditionalFlow(3, 6, generator=torch.Generator().manual_seed(1))
     rows = gaussian_rows(1000, seed=0)
     seen = torch.rand(rows.shape, generator=generator) < 0.9
-    fit_density(network, marginals, flow, rows, seen, Streams(0).order, n_steps=150, batch_size=64, learning_rate=5e-3)
+    JointDensity(network, marginals, flow).fit(
+        rows, seen, Streams(0).order, n_steps=150, batch_size=64, learning_rate=5e-3
+    )
     new = gaussian_rows(1500, seed=2)
     shown = torch.tensor([[False, False, True]]).expand(new.shape)
     network.asked = 0
-    drawn = draw(network, marginals, flow, new, shown, ~shown, torch.randn(new.shape, generator=generator))
+    drawn = JointDensity(network, marginals, flow).draw(new, shown, ~shown, torch.randn(new.shape, generator=generator))
     assert network.asked == 1
     # residuals of the first two columns given the third
     rest = drawn[:, :2] - new[:, 2:] * torch.tensor([0.5, 0.3])
@@ -323,10 +324,14 @@ def test_category_beside_a_number_keeps_its_shares_and_its_relation(generator) -
     points[1] = torch.arange(N_POINTS).clamp(max=2)
     marginals = PointMarginals(points, torch.tensor([N_POINTS, 3]), torch.tensor([False, True]))
     network, flow = FixedNetwork(p), ConditionalFlow(2, 4, generator=torch.Generator().manual_seed(1))
-    losses = fit_density(network, marginals, flow, rows, rows > -9, Streams(0).order, n_steps=500, learning_rate=3e-3)
+    losses = JointDensity(network, marginals, flow).fit(
+        rows, rows > -9, Streams(0).order, n_steps=500, learning_rate=3e-3
+    )
     assert sum(losses[-50:]) < sum(losses[:50])
     nothing = torch.zeros(rows.shape, dtype=torch.bool)
-    drawn = draw(network, marginals, flow, rows, nothing, ~nothing, torch.randn(rows.shape, generator=generator))
+    drawn = JointDensity(network, marginals, flow).draw(
+        rows, nothing, ~nothing, torch.randn(rows.shape, generator=generator)
+    )
     assert set(drawn[:, 1].tolist()) == {0.0, 1.0, 2.0}
     # Affine couplings cannot reproduce the truncated scores of a category: its frequency is off by 0.02 to 0.04 after
     # training, with eight couplings as with four, and exact before.
@@ -345,14 +350,17 @@ def test_mass_of_a_category_is_the_mean_over_the_uniform_numbers(generator) -> N
     uniforms = (torch.arange(20_000) + 0.5)[:, None] / 20_000
     nothing = torch.zeros(20_000, 1, dtype=torch.bool)
     masses = [
-        log_density(network, marginals, flow, torch.full((20_000, 1), category), nothing, ~nothing, uniforms)
+        JointDensity(network, marginals, flow)
+        .log_density(torch.full((20_000, 1), category), nothing, ~nothing, uniforms)
         .exp()
         .mean()
         for category in (0.0, 1.0, 2.0)
     ]
     assert float(sum(masses)) == pytest.approx(1, abs=1e-3)
     assert float(masses[0]) != pytest.approx(0.2, abs=0.02)
-    drawn = draw(network, marginals, flow, uniforms, nothing, ~nothing, torch.randn(20_000, 1, generator=generator))
+    drawn = JointDensity(network, marginals, flow).draw(
+        uniforms, nothing, ~nothing, torch.randn(20_000, 1, generator=generator)
+    )
     found = torch.bincount(drawn[:, 0].long(), minlength=3) / 20_000
     torch.testing.assert_close(found, torch.stack(masses), atol=0.015, rtol=0)
 
@@ -365,7 +373,9 @@ def test_prediction_takes_the_mean_over_members_and_the_first_context() -> None:
             logits = torch.tensor([[0.2, 0.8], [0.6, 0.4]]).log()[:, None, None].expand(2, units.shape[1], 1, 2)
             return Answer(torch.arange(2.0)[:, None, None].expand(2, units.shape[1], 3), logits, units)
 
-    p, context = predict_points(TwoMinds(), torch.zeros(4, 1), torch.zeros(4, 1, dtype=torch.bool))
+    p, context = JointDensity(TwoMinds(), grid_marginals(1), ConditionalFlow(1, 3)).predict_points(
+        torch.zeros(4, 1), torch.zeros(4, 1, dtype=torch.bool)
+    )
     torch.testing.assert_close(p[0, 0], torch.tensor([0.4, 0.6]))
     assert torch.equal(context, torch.zeros(4, 3))
 
@@ -374,7 +384,7 @@ def short_fit(**options) -> tuple[list[float], ConditionalFlow]:
     flow = ConditionalFlow(3, 6, generator=torch.Generator().manual_seed(1))
     rows = gaussian_rows(200, seed=0)
     network, steps = FixedNetwork(empty_shares(3)), {"n_steps": 15, "batch_size": 32} | options
-    losses = fit_density(network, grid_marginals(3), flow, rows, rows > -9, Streams(4).order, **steps)
+    losses = JointDensity(network, grid_marginals(3), flow).fit(rows, rows > -9, Streams(4).order, **steps)
     return losses, flow
 
 
@@ -402,31 +412,35 @@ def test_fit_without_any_seen_cell_does_nothing() -> None:
     flow = ConditionalFlow(3, 6, generator=torch.Generator().manual_seed(1))
     rows = gaussian_rows(10, seed=0)
     network = FixedNetwork(empty_shares(3))
-    assert fit_density(network, grid_marginals(3), flow, rows, rows > 9, Streams(0).order, n_steps=5) == []
+    assert JointDensity(network, grid_marginals(3), flow).fit(rows, rows > 9, Streams(0).order, n_steps=5) == []
 
 
 def test_flow_without_couplings_has_nothing_to_learn_and_its_cells_are_independent(generator) -> None:
     flow = ConditionalFlow(3, 6, n_couplings=0, generator=generator)
     rows, network, marginals = gaussian_rows(4000, seed=0), FixedNetwork(empty_shares(3)), grid_marginals(3)
-    assert fit_density(network, marginals, flow, rows, rows > -9, Streams(0).order, n_steps=5) == []
+    assert JointDensity(network, marginals, flow).fit(rows, rows > -9, Streams(0).order, n_steps=5) == []
     nothing = torch.zeros(rows.shape, dtype=torch.bool)
-    found = log_density(network, marginals, flow, rows, nothing, ~nothing, torch.rand(rows.shape, generator=generator))
+    found = JointDensity(network, marginals, flow).log_density(
+        rows, nothing, ~nothing, torch.rand(rows.shape, generator=generator)
+    )
     alone = sum(joint(rows, [k]) for k in range(3))
     torch.testing.assert_close(found.double(), alone, atol=0.08, rtol=0)
-    drawn = draw(network, marginals, flow, rows, nothing, ~nothing, torch.randn(rows.shape, generator=generator))
+    drawn = JointDensity(network, marginals, flow).draw(
+        rows, nothing, ~nothing, torch.randn(rows.shape, generator=generator)
+    )
     assert abs(correlation(drawn[:, :2])) < 0.05
 
 
 def test_fit_whose_losses_are_never_finite_raises(monkeypatch) -> None:
-    monkeypatch.setattr(flow_module, "_loss", lambda *_, **__: torch.tensor(math.nan))
+    monkeypatch.setattr(JointDensity, "_loss", lambda *_, **__: torch.tensor(math.nan))
     with pytest.raises(TrainingError, match="first 20 steps"):
         short_fit(n_steps=100)
 
 
 def test_fit_with_some_losses_that_are_not_finite_skips_them(monkeypatch) -> None:
-    true_loss, count = flow_module._loss, iter(range(100))
+    true_loss, count = JointDensity._loss, iter(range(100))
     monkeypatch.setattr(
-        flow_module, "_loss", lambda *a, **k: true_loss(*a, **k) * (math.nan if next(count) < 3 else 1.0)
+        JointDensity, "_loss", lambda *a, **k: true_loss(*a, **k) * (math.nan if next(count) < 3 else 1.0)
     )
     with pytest.warns(McflowWarning, match="3 of 15 steps"):
         losses, flow = short_fit()

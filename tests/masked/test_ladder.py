@@ -104,7 +104,7 @@ def test_rung_that_no_column_needs_is_dropped() -> None:
 
 @pytest.mark.parametrize("useless", ["chained", "again"])
 def test_rung_that_only_does_harm_is_dropped(useless, monkeypatch) -> None:
-    estimates = Ladder.estimates_by_rounds
+    estimates = Ladder.estimates
 
     def harmed(self: Ladder, name: str, *given: Any, **more: Any) -> Any:
         found = estimates(self, name, *given, **more)
@@ -112,7 +112,7 @@ def test_rung_that_only_does_harm_is_dropped(useless, monkeypatch) -> None:
 
     rows, missing = steps()
     with monkeypatch.context() as patched:
-        patched.setattr(Ladder, "estimates_by_rounds", harmed)
+        patched.setattr(Ladder, "estimates", harmed)
         model = imputer().fit(np.where(missing, np.nan, rows)).model_
     assert useless not in model.ladder.rungs
     assert not model.blend.weights[:, ESTIMATES.index(useless)].any()
@@ -338,8 +338,8 @@ def test_estimates_by_rounds_are_those_of_truncated_trees() -> None:
     answers = ask_track(model.predictor.tracks[0], units, ~missing, missing)
     before = None if name == "observed" else ladder.of_track(answers)
     given = (name, 0, (units, ~missing), answers, before)
-    few, every = ladder.estimates_by_rounds(*given, n_rounds=(2, 10**6))
-    np.testing.assert_allclose(every.means, ladder.estimates(*given).means, atol=1e-6)
+    few, every = ladder.estimates(*given, n_rounds=(2, 10**6))
+    np.testing.assert_allclose(every.means, ladder.estimates(*given)[0].means, atol=1e-6)
     ladder.truncate(name, 2)
-    np.testing.assert_allclose(few.means, ladder.estimates(*given).means, atol=1e-6)
+    np.testing.assert_allclose(few.means, ladder.estimates(*given)[0].means, atol=1e-6)
     assert (few.means != every.means).any()

@@ -82,10 +82,10 @@ class Blend:
         if known is not None:
             by_track = [self._gaussian_of_validation(known[rows], of_track) for of_track in groups]
             found["gaussian"] = np.concatenate(by_track)
-        weights, error = self._fit_weights(found, truth, columns, numbers)
+        weights, error = self.fit_weights(found, truth, columns, numbers)
         if known is not None and len(values) > self.config.small_rows:
             rest = {name: estimate for name, estimate in found.items() if name != "gaussian"}
-            others, without = self._fit_weights(rest, truth, columns, numbers)
+            others, without = self.fit_weights(rest, truth, columns, numbers)
             if error > (1 - self.config.gaussian_min_gain) * without:
                 weights, found, known, self.codec = others, rest, None, None
         self.weights = weights
@@ -125,16 +125,10 @@ class Blend:
             return bool(self.pooled[column, POOLED.index(rung)] > 0)
         return bool(self.weights[column, ESTIMATES.index(rung)] > 0)
 
-    def error(
-        self, estimates: Mapping[str, FloatArray], truth: FloatArray, columns: Array, numbers: BoolArray
-    ) -> float:
-        """Return the mean squared error of the best blend of estimates (n_cells,) of validation cells."""
-        return self._fit_weights(estimates, truth, columns, numbers)[1]
-
-    def _fit_weights(
+    def fit_weights(
         self, estimates: Mapping[str, FloatArray], truth: FloatArray, columns: Array, numbers: BoolArray
     ) -> tuple[FloatArray, float]:
-        """Return weights (n_columns, n_estimates) and the mean squared error under them."""
+        """Return the best weights (n_columns, n_estimates) of estimates (n_cells,), and their mean squared error."""
         names = [name for name in ESTIMATES if name in estimates]
         found, truth, columns = (
             np.stack([estimates[name][numbers] for name in names], 1),

@@ -168,7 +168,7 @@ class Climb:
             [
                 self.ladder.estimates(
                     name, track, (self.units, one.shown), one.missing, None if before is None else before[track][k]
-                )
+                )[0]
                 for k, one in enumerate(of_track)
             ]
             for track, of_track in enumerate(rounds)
@@ -232,7 +232,7 @@ class Climb:
             rows, fill = (group.units, group.shown), None
             if source is not None:
                 fill = self.ladder.of_track(group.answers) if source == "network" else self.found[source][k]
-            return self.ladder.estimates_by_rounds(name, group.track, rows, group.answers, fill, n_rounds=n_rounds)
+            return self.ladder.estimates(name, group.track, rows, group.answers, fill, n_rounds=n_rounds)
 
         by_rounds = list(zip(*map_on_threads(of_group, range(len(self.groups))), strict=True))
         errors = [self._own_error(name, list(estimates)) for estimates in by_rounds]
@@ -254,6 +254,16 @@ class Climb:
         """Masks (n_tracks, n_validation_rows, n_columns) of all validation cells."""
         cells: BoolArray = self.trainer.validation.cells.cpu().numpy()
         return cells
+
+    @cached_property
+    def columns(self) -> Array:
+        """Columns (n_cells,) of the validation cells."""
+        return self.validation.nonzero()[2]
+
+    @cached_property
+    def numbers(self) -> BoolArray:
+        """Which of them (n_cells,) are numbers."""
+        return ~np.isin(self.columns, list(self.grid.n_categories))
 
     @cached_property
     def truth(self) -> FloatArray:
@@ -291,9 +301,7 @@ class Climb:
 
     def _own_error(self, name: str, estimates: list[Estimates]) -> float:
         """Return the error of a rung's estimates on validation cells: squares of numbers, and 1 - p of categories."""
-        columns = self.validation.nonzero()[2]
-        numbers = ~np.isin(columns, list(self.grid.n_categories))
-        squares = (self._cells_of(estimates) - self.truth)[numbers] ** 2
+        squares = (self._cells_of(estimates) - self.truth)[self.numbers] ** 2
         by_name, truth = self._categories({name: estimates})
         missed = [1 - by_name[name][k][np.arange(len(points)), points] for k, points in truth.items()]
         errors = np.concatenate([squares, *missed])
@@ -301,15 +309,11 @@ class Climb:
 
     def _error(self) -> float:
         """Return the same error of the blend of all estimates so far."""
-        columns = self.validation.nonzero()[2]
-        numbers = ~np.isin(columns, list(self.grid.n_categories))
         by_name, truth = self._categories()
-        total, count = 0.0, 0
-        if numbers.any():
-            total += self.blend.error(self._numbers(), self.truth, columns, numbers) * numbers.sum()
-            count += int(numbers.sum())
-        if truth:
-            self.blend.fit_pool(by_name, truth)
+        total, count = 0.0, int(self.numbers.sum())
+        if count:
+            total = self.blend.fit_weights(self._numbers(), self.truth, self.columns, self.numbers)[1] * count
+        self.blend.fit_pool(by_name, truth)
         for k, points in truth.items():
             pooled = self.blend.pool({name: of_name[k] for name, of_name in by_name.items()}, k)
             total, count = total + float((1 - pooled[np.arange(len(points)), points]).sum()), count + len(points)
@@ -319,10 +323,8 @@ class Climb:
         self, blended: FloatArray, by_name: dict[str, dict[int, FloatArray]], truth: dict[int, Array]
     ) -> list[tuple[int, int, float]]:
         """Return the errors on validation cells relative to the mean's or the most frequent category's, by column."""
-        columns = self.validation.nonzero()[2]
-        numbers = ~np.isin(columns, list(self.grid.n_categories))
-        found, losses = [columns[numbers]], [(blended - self.truth)[numbers] ** 2]
-        reference = [(self.blend.means[columns] - self.truth)[numbers] ** 2]
+        found, losses = [self.columns[self.numbers]], [(blended - self.truth)[self.numbers] ** 2]
+        reference = [(self.blend.means[self.columns] - self.truth)[self.numbers] ** 2]
         for k, points in truth.items():
             pooled = self.blend.pool({name: of_name[k] for name, of_name in by_name.items()}, k)
             seen = self.units[self.seen[:, k], k].astype(np.int64)
@@ -334,22 +336,19 @@ class Climb:
 
     def calibrate(self, rng: np.random.Generator) -> Calibration:
         """Fit the weights of the blend; return the calibration of H's distributions, centred on the blend."""
-        columns = self.validation.nonzero()[2]
         by_name, truth = self._categories()
-        if truth:
-            self.blend.fit_pool(by_name, truth)
+        self.blend.fit_pool(by_name, truth)
         probabilities = np.zeros((*self.validation.shape, self.grid.points.shape[1]), dtype=np.float32)
         groups: list[list[BoolArray]] = [[] for _ in self.trainer.tracks]
         for group in self.groups:
             groups[group.track].append(group.hidden)
             probabilities[group.places] = group.answers.probabilities[group.cells[group.answers.wanted]]
-        cells = Predictive(
-            self.grid.marginals(torch.device("cpu")), columns, torch.from_numpy(probabilities[self.validation])[None]
-        )
+        marginals = self.grid.marginals(torch.device("cpu"))
+        cells = Predictive(marginals, self.columns, torch.from_numpy(probabilities[self.validation]))
         rows = self.trainer.validation.rows.cpu().numpy()
         blended = self.blend.fit(self.values, rows, groups, self._numbers(), self.truth)
         self.trainer.history.column_errors = self._column_errors(blended, by_name, truth)
-        centred = cells.with_means(blended[None], ~np.isin(columns, list(self.grid.n_categories)))
+        centred = cells.with_means(blended, self.numbers)
         self.blend.choose_factored(self.values, rows, self.validation, centred.log_density(self.truth), rng)
         for name in reversed(list(self.ladder.rungs)):  # a rung may be kept only to complete the rows of the next
             if not self.ladder.completes(name) and not any(self.blend.needs(name, k) for k in self.ladder.columns):

@@ -174,13 +174,7 @@ class MaskedConfig:
     refit_share: float = 0.25
 
     def for_table(self, n_rows: int, n_columns: int) -> MaskedConfig:
-        """Return the configuration with every size that is 0 chosen for a table.
-
-        Examples
-        --------
-        >>> MaskedConfig().for_table(300, 5).n_members
-        4
-        """
+        """Return the configuration with every size that is 0 chosen for a table."""
         size = next(size for size in _SIZES if n_rows <= size.rows and n_columns <= size.columns)
         n_members = self.n_members or size.n_members
         places = _MAX_PLACES // max(n_columns, 1)

@@ -110,8 +110,8 @@ class Donors:
             here = missing[:, k]
             if k not in self.trees or not here.any():
                 continue
-            own = columns == k
-            inputs = self.inputs.of_cells(k, rows[here], answers, own)
+            asked = answers.at(columns == k, category=k in self.inputs.categories)
+            inputs = self.inputs.of_cells(k, rows[here], asked)
             codes[here, k] = self.trees[k].draw(inputs, uniforms(k), weights[k])
             rows[here, self.inputs.own(k)] = self.inputs.encode_column(k, codes[here, k])
 
@@ -135,23 +135,14 @@ class Donors:
         """Undo `tensors`; return None if there are no donors."""
         if "donors.columns" not in arrays:
             return None
-        trees, columns = {}, arrays["donors.columns"]
-        stored = sorted(
-            int(name.split(".")[1]) for name in arrays if name.startswith("donors.") and name.endswith(".roots")
-        )
-        if columns.ndim != 1 or columns.tolist() != stored:
+        trees, columns, names = {}, arrays["donors.columns"].ravel().tolist(), ("roots", *ARRAYS, "values")
+        needed = {f"donors.{k}.{name}" for k in columns for name in names}
+        sound = needed == {name for name in arrays if name.startswith("donors.")} - {"donors.columns"}
+        for k in columns if sound else ():
+            trees[k] = DonorTrees(**{name: arrays[f"donors.{k}.{name}"] for name in names})
+            sound &= 0 <= k < len(inputs.sizes) and trees[k].is_sound(inputs.width + 1, inputs.categories.get(k))
+        if not sound:
             raise ModelFileError("The donors of this file are damaged. Save the model again with `save`.")
-        for k in stored:
-            names = ("roots", *ARRAYS, "values")
-            try:
-                found = DonorTrees(**{name: arrays[f"donors.{k}.{name}"] for name in names})
-            except KeyError as error:
-                raise ModelFileError(
-                    "The donors of this file are damaged. Save the model again with `save`."
-                ) from error
-            if not 0 <= k < len(inputs.sizes) or not found.is_sound(inputs.width + 1, inputs.categories.get(k)):
-                raise ModelFileError("The donors of this file are damaged. Save the model again with `save`.")
-            trees[k] = found
         return cls(inputs, trees)
 
 
@@ -194,8 +185,8 @@ def fit_donors(
     def column_trees(k: int) -> DonorTrees | None:
         cells, codes = [], []
         for base, one in zip(tables, rounds, strict=True):
-            here = one.targets[:, k]
-            cells.append(inputs.of_round(k, base[here], one, here))
+            here, asked = one.of(k)
+            cells.append(inputs.of_cells(k, base[here], asked))
             codes.append(values[here, k])
         return _grow(np.concatenate(cells), np.concatenate(codes), seeds[k], k in grid.n_categories, config)
 

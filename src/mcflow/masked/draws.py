@@ -80,8 +80,7 @@ class CellDraws:
         """Return the codes (n_scores, n_cells) of cells at normal scores."""
         with torch.inference_mode():
             at = torch.from_numpy(scores).to(cells.probabilities)
-            members = torch.zeros(len(scores), dtype=torch.long, device=at.device)
-            return self.predictor.codes_at(cells.columns, *cells.at(at, members))
+            return self.predictor.codes_at(cells.columns, *cells.at(at))
 
     def independent(self, values: FloatArray, cells: Predictive, normals: FloatArray) -> FloatArray:
         """Return tables (n_draws, n_rows, n_columns) with each cell at a normal score (n_draws, n_cells)."""

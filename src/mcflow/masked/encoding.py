@@ -307,15 +307,8 @@ class PointMarginals(nn.Module):
         after[:, -1] = self.points[:, -1]
         return torch.lerp((before + self.points + after) / 3, self.points, self.point_masses)
 
-    def units_at(self, scores: Tensor, p: Tensor) -> Tensor:
-        """Return the cells at normal scores, the inverse of `scores`.
-
-        Shapes: `scores` (n_rows, n_columns), `p` (n_rows, n_columns, n_points), returns (n_rows, n_columns).
-        """
-        return self.places_at(scores, p)[1]
-
     def places_at(self, scores: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the index of each score's point if it is at a point mass, else -1, and its units."""
+        """Return the index of each score's point if it is at a point mass, else -1, and its units, as of `scores`."""
         tail, lower = torch.special.ndtr(-scores.abs()), scores <= 0
         below, above = self._masses(p)
         from_here = functional.pad(above, (1, -1), value=1.0)

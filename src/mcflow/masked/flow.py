@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["ConditionalFlow", "draw", "fit_density", "log_density", "predict_points"]
+__all__ = ["ConditionalFlow", "JointDensity"]
 
 import math
 import time
 import warnings
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +46,7 @@ class ConditionalFlow(nn.Module):
     """
 
     masks: Tensor
-    scale: Tensor
+    scale: Tensor  # (n_columns,) standard deviation of the scores of each column
 
     def __init__(
         self,
@@ -71,10 +72,6 @@ class ConditionalFlow(nn.Module):
             for k, (n_in, n_out) in enumerate(sizes):
                 self.weights.append(nn.Parameter(_drawn(n_in, n_out, generator if k < 2 else None)))
                 self.biases.append(nn.Parameter(torch.zeros(n_out)))
-
-    def standardise(self, scale: Tensor) -> None:
-        """Set the standard deviation (n_columns,) of the scores of each column."""
-        self.scale.copy_(scale)
 
     def forward(self, scores: Tensor, chosen: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """Return latent points (n_rows, n_columns) and the log-determinant (n_rows,).
@@ -128,103 +125,104 @@ def _drawn(n_in: int, n_out: int, generator: torch.Generator | None) -> Tensor:
     return (2 * torch.rand(n_in, n_out, generator=generator) - 1) / math.sqrt(max(n_in, 1))
 
 
-def predict_points(network: MaskedNetwork, units: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
-    """Return H's probabilities (n_rows, n_columns, n_points) averaged over members, and the context (n_rows, width).
+class JointDensity(NamedTuple):
+    """Joint distribution of cells: H predicts their marginal distributions, and the flow G their dependence.
 
-    Shapes: `units`, `shown` (n_rows, n_columns).
+    Shapes: `units`, the masks `shown` and `chosen`, `normals` (n_rows, n_columns).
     """
-    with torch.no_grad():
-        rows = units.expand(network.n_members, -1, -1)
-        answer = network(rows, shown.to(units.dtype).expand(rows.shape))
-        return answer.logits.softmax(-1).mean(0), answer.context[0]
 
+    network: MaskedNetwork
+    marginals: PointMarginals
+    flow: ConditionalFlow
 
-def log_density(  # noqa: PLR0917 - two networks, rows and their masks
-    network: MaskedNetwork,
-    marginals: PointMarginals,
-    flow: ConditionalFlow,
-    units: Tensor,
-    shown: Tensor,
-    chosen: Tensor,
-    uniforms: Tensor,
-) -> Tensor:
-    r"""Return the joint log-density of the chosen cells given the shown ones.
+    def predict_points(self, units: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+        """Return H's probabilities (n_rows, n_columns, n_points) averaged over members, and context (n_rows, width)."""
+        with torch.no_grad():
+            rows = units.expand(self.network.n_members, -1, -1)
+            answer = self.network(rows, shown.to(units.dtype).expand(rows.shape))
+            return answer.logits.softmax(-1).mean(0), answer.context[0]
 
-    With scores e and the marginal density f of each cell given the shown ones,
+    def log_density(self, units: Tensor, shown: Tensor, chosen: Tensor, uniforms: Tensor) -> Tensor:
+        r"""Return the joint log-density (n_rows,) of the chosen cells given the shown ones.
 
-    .. math:: \log p(x_S) = \log p_G(e_S) + \sum_{j \in S} (\log f_j(x_j) - \log N(e_j))
+        With scores e and the marginal density f of each cell given the shown ones,
 
-    Shapes: `units`, `shown`, `chosen` (n_rows, n_columns), `uniforms` (n_rows, n_columns) or
-    (n_places, n_rows, n_columns), returns (n_rows,).
-    """
-    p, context = predict_points(network, units, shown)
-    parts = []
-    with torch.no_grad():
-        for places in uniforms.reshape(-1, *units.shape):
-            scores, log_slope = marginals.scores(units, p, places)
-            joint = flow.log_prob(scores, chosen, context)
-            parts.append(joint + log_slope.masked_fill(~chosen, 0.0).sum(1))
-        return torch.stack(parts).logsumexp(0) - math.log(len(parts))
+        .. math:: \log p(x_S) = \log p_G(e_S) + \sum_{j \in S} (\log f_j(x_j) - \log N(e_j))
 
+        averaged over `uniforms` (n_rows, n_columns) or (n_places, n_rows, n_columns).
+        """
+        p, context = self.predict_points(units, shown)
+        parts = []
+        with torch.no_grad():
+            for places in uniforms.reshape(-1, *units.shape):
+                scores, log_slope = self.marginals.scores(units, p, places)
+                joint = self.flow.log_prob(scores, chosen, context)
+                parts.append(joint + log_slope.masked_fill(~chosen, 0.0).sum(1))
+            return torch.stack(parts).logsumexp(0) - math.log(len(parts))
 
-def draw(  # noqa: PLR0917 - as log_density
-    network: MaskedNetwork,
-    marginals: PointMarginals,
-    flow: ConditionalFlow,
-    units: Tensor,
-    shown: Tensor,
-    chosen: Tensor,
-    normals: Tensor,
-) -> Tensor:
-    """Draw the chosen cells jointly given the shown ones; all arrays have the shape (n_rows, n_columns)."""
-    p, context = predict_points(network, units, shown)
-    with torch.no_grad():
-        scores = flow.inverse(normals, chosen, context)
-        return torch.where(chosen, marginals.units_at(scores, p), units)
+    def draw(self, units: Tensor, shown: Tensor, chosen: Tensor, normals: Tensor) -> Tensor:
+        """Return rows with the chosen cells drawn jointly given the shown ones."""
+        p, context = self.predict_points(units, shown)
+        with torch.no_grad():
+            scores = self.flow.inverse(normals, chosen, context)
+            return torch.where(chosen, self.marginals.places_at(scores, p)[1], units)
 
-
-def fit_density(  # noqa: PLR0917 - as log_density
-    network: MaskedNetwork,
-    marginals: PointMarginals,
-    flow: ConditionalFlow,
-    units: Tensor,
-    seen: Tensor,
-    generator: torch.Generator,
-    *,
-    n_steps: int,
-    batch_size: int = 256,
-    learning_rate: float = 1e-3,
-    deadline: float | None = None,
-) -> list[float]:
-    """Train G on hidden cells of rows (n_rows, n_columns) by maximum likelihood; return the losses of the steps."""
-    network.eval()
-    optimiser = torch.optim.Adam(flow.parameters(), lr=learning_rate)
-    losses: list[float] = []
-    skipped, start = 0, time.perf_counter()
-    learns = bool(seen.any()) and len(flow.masks) > 0
-    for k in range(n_steps if learns else 0):
-        done = _progress(k / n_steps, start, deadline)
-        if done >= 1:
-            break
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate * max(FINAL_RATE, cosine(done))
-        loss = _loss(network, marginals, flow, units, seen, generator=generator, batch_size=batch_size)
-        if _step(flow, optimiser, loss):
-            losses.append(float(loss.detach()))
-            continue
-        skipped += 1
-        if skipped == k + 1 == min(FIRST_STEPS, n_steps):
-            raise TrainingError(
-                f"The loss of the density was not a finite number in any of the first {skipped} steps. "
-                "Check for values far outside the rest of their column."
+    def fit(
+        self,
+        units: Tensor,
+        seen: Tensor,
+        generator: torch.Generator,
+        *,
+        n_steps: int,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        deadline: float | None = None,
+    ) -> list[float]:
+        """Train G on hidden cells of rows (n_rows, n_columns) by maximum likelihood; return the losses of the steps."""
+        self.network.eval()
+        optimiser = torch.optim.Adam(self.flow.parameters(), lr=learning_rate)
+        losses: list[float] = []
+        skipped, start = 0, time.perf_counter()
+        learns = bool(seen.any()) and len(self.flow.masks) > 0
+        for k in range(n_steps if learns else 0):
+            done = _progress(k / n_steps, start, deadline)
+            if done >= 1:
+                break
+            for group in optimiser.param_groups:
+                group["lr"] = learning_rate * max(FINAL_RATE, cosine(done))
+            loss = self._loss(units, seen, generator, batch_size)
+            if _step(self.flow, optimiser, loss):
+                losses.append(float(loss.detach()))
+                continue
+            skipped += 1
+            if skipped == k + 1 == min(FIRST_STEPS, n_steps):
+                raise TrainingError(
+                    f"The loss of the density was not a finite number in any of the first {skipped} steps. "
+                    "Check for values far outside the rest of their column."
+                )
+        if skipped:
+            warnings.warn(
+                f"{skipped} of {skipped + len(losses)} steps of the density were skipped, as their loss was not "
+                "finite.",
+                McflowWarning,
+                stacklevel=2,
             )
-    if skipped:
-        warnings.warn(
-            f"{skipped} of {skipped + len(losses)} steps of the density were skipped, as their loss was not finite.",
-            McflowWarning,
-            stacklevel=2,
-        )
-    return losses
+        return losses
+
+    def _loss(self, units: Tensor, seen: Tensor, generator: torch.Generator, batch_size: int) -> Tensor:
+        """Return the mean negative log-density of hidden cells of a random batch."""
+        rows = torch.randint(len(units), (batch_size,), generator=generator).to(units.device)
+        here, there = units[rows], seen[rows]
+        shares, all_of_them = torch.rand(2, batch_size, 1, generator=generator)
+        shares = MIN_HIDDEN + (MAX_HIDDEN - MIN_HIDDEN) * shares
+        drawn, uniforms = torch.rand(2, *here.shape, generator=generator)
+        hidden = (drawn < shares) | (all_of_them < ALL_HIDDEN)
+        chosen = hidden.to(units.device) & there
+        p, context = self.predict_points(here, there & ~chosen)
+        with torch.no_grad():
+            scores, _ = self.marginals.scores(here, p, uniforms.to(units))
+        loss: Tensor = -self.flow.log_prob(scores, chosen, context).sum() / chosen.sum().clamp(min=1)
+        return loss
 
 
 def _progress(share: float, start: float, deadline: float | None) -> float:
@@ -233,31 +231,6 @@ def _progress(share: float, start: float, deadline: float | None) -> float:
         return share
     now = time.perf_counter()
     return max(share, 1.0 if now >= deadline else (now - start) / (deadline - start))
-
-
-def _loss(
-    network: MaskedNetwork,
-    marginals: PointMarginals,
-    flow: ConditionalFlow,
-    units: Tensor,
-    seen: Tensor,
-    *,
-    generator: torch.Generator,
-    batch_size: int,
-) -> Tensor:
-    """Return the mean negative log-density of hidden cells of a random batch."""
-    rows = torch.randint(len(units), (batch_size,), generator=generator).to(units.device)
-    here, there = units[rows], seen[rows]
-    shares, all_of_them = torch.rand(2, batch_size, 1, generator=generator)
-    shares = MIN_HIDDEN + (MAX_HIDDEN - MIN_HIDDEN) * shares
-    drawn, uniforms = torch.rand(2, *here.shape, generator=generator)
-    hidden = (drawn < shares) | (all_of_them < ALL_HIDDEN)
-    chosen = hidden.to(units.device) & there
-    p, context = predict_points(network, here, there & ~chosen)
-    with torch.no_grad():
-        scores, _ = marginals.scores(here, p, uniforms.to(units))
-    loss: Tensor = -flow.log_prob(scores, chosen, context).sum() / chosen.sum().clamp(min=1)
-    return loss
 
 
 def _step(flow: ConditionalFlow, optimiser: torch.optim.Optimizer, loss: Tensor) -> bool:

@@ -6,6 +6,7 @@ __all__ = [
     "COMPLETED_BY",
     "SHARES_KEPT",
     "TREE_STREAM",
+    "Asked",
     "Estimates",
     "Inputs",
     "Ladder",
@@ -22,11 +23,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from mcflow.fitting.boosted_trees import BoostedTrees, TreeSettings, from_tensors, grow, load_lightgbm, to_tensors
 from mcflow.fitting.distributed import map_on_threads, n_threads
 from mcflow.masked.config import MaskedConfig
 from mcflow.masked.encoding import TableGrid
 from mcflow.masked.network import MaskedNetwork, tracks_of
-from mcflow.masked.trees import BoostedTrees, TreeSettings, from_tensors, grow, load_lightgbm, to_tensors
 from mcflow.typing import Array, BoolArray
 
 #: Rungs in the order in which they are grown, and what completes the rows of each: nothing, H, or an earlier rung.
@@ -44,6 +45,13 @@ TREE_STREAM = 0x74726565  # separates the random numbers of the trees from other
 SHARES_KEPT = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)  # fractions of the rounds that are compared on validation cells
 
 
+class Asked(NamedTuple):
+    """What H predicts for some cells of one column."""
+
+    estimates: Array  # (n_cells, 1) in units, or (n_cells, n_points) the probabilities of a category
+    direct: Array  # (n_cells,) in units
+
+
 class TrackAnswers(NamedTuple):
     """What one track of H predicts for some cells of a table, in the order of `wanted.nonzero()`."""
 
@@ -51,6 +59,10 @@ class TrackAnswers(NamedTuple):
     probabilities: Array  # (n_cells, n_points)
     means: Array  # (n_cells,) in units
     direct: Array  # (n_cells,) in units
+
+    def at(self, here: BoolArray, *, category: bool) -> Asked:
+        """Return the answers for the cells `here` (n_cells,), which are of one column."""
+        return Asked(self.probabilities[here] if category else self.means[here][:, None], self.direct[here])
 
 
 def ask_track(network: MaskedNetwork, units: Array, shown: BoolArray, wanted: BoolArray) -> TrackAnswers:
@@ -120,38 +132,24 @@ class Inputs:
                 found[fill.wanted[:, k], own] = fill.probabilities[k][:, :size]
         return found
 
-    def of_cells(self, column: int, rows: Array, answers: TrackAnswers, here: BoolArray) -> Array:
-        """Return inputs (n_cells, width + 1) of a column's trees for the cells `here` among H's answers."""
-        if column in self.categories:
-            return self._with_own(column, rows, answers.probabilities[here], np.zeros(len(rows)))
-        return self._with_own(column, rows, answers.means[here][:, None], answers.direct[here])
+    def of_cells(self, column: int, rows: Array, asked: Asked) -> Array:
+        """Return inputs (n_cells, width + 1) of a column's trees: rows with H's estimates in the places of the column.
 
-    def of_round(self, column: int, rows: Array, one: Round, here: BoolArray) -> Array:
-        """Return the same for training cells in the rows `here` of a round."""
-        if column in self.categories:
-            return self._with_own(column, rows, one.probabilities[column][here], np.zeros(len(rows)))
-        return self._with_own(column, rows, one.means[here, column][:, None], one.direct[here, column])
-
-    def _with_own(self, column: int, rows: Array, own: Array, direct: Array) -> Array:
-        """Return rows whose places of the column hold H's estimates, and H's direct estimate beside them."""
-        inputs = np.empty((len(rows), self.width + 1), dtype=np.float32)
+        The last one is H's direct estimate of a number.
+        """
+        inputs = np.zeros((len(rows), self.width + 1), dtype=np.float32)
         inputs[:, :-1] = rows
-        inputs[:, self.own(column)] = own[:, : self.sizes[column]]
-        inputs[:, -1] = direct
+        inputs[:, self.own(column)] = asked.estimates[:, : self.sizes[column]]
+        if column not in self.categories:
+            inputs[:, -1] = asked.direct
         return inputs
 
-    def start(self, column: int, answers: TrackAnswers, here: BoolArray) -> Array:
+    def start(self, column: int, asked: Asked) -> Array:
         """Return H's scores of cells, to which those of the trees are added: logarithms of probabilities, or units."""
         if column in self.categories:
-            own = answers.probabilities[here][:, : int(self.grid.n_points[column])]
+            own = asked.estimates[:, : int(self.grid.n_points[column])]
             return np.asarray(np.log(np.maximum(own, MIN_PROBABILITY)))
-        return np.asarray((answers.means[here] + answers.direct[here]) / 2)
-
-    def start_of_round(self, column: int, one: Round, here: BoolArray) -> Array:
-        """Return the same for training cells in the rows `here` of a round."""
-        if column in self.categories:
-            return np.asarray(np.log(np.maximum(one.probabilities[column][here], MIN_PROBABILITY)))
-        return np.asarray((one.means[here, column] + one.direct[here, column]) / 2)
+        return np.asarray((asked.estimates[:, 0] + asked.direct) / 2)
 
     def encode_column(self, column: int, codes: Array) -> Array:
         """Return the places (n_cells, size) of the codes of one column."""
@@ -162,15 +160,27 @@ class Inputs:
         return np.asarray(places[codes.astype(np.int64)][:, None] == np.arange(self.sizes[column]))
 
 
-class Round(NamedTuple):
+class Round:
     """Training cells of a track: completed rows and what H predicts for cells that were hidden from it."""
 
-    shown: BoolArray  # (n_rows, n_columns) cells that are not filled
-    missing: TrackAnswers  # H's answers for the cells that are filled
-    targets: BoolArray  # (n_rows, n_columns)
-    means: Array  # (n_rows, n_columns) H's estimates of the targets
-    direct: Array  # (n_rows, n_columns)
-    probabilities: dict[int, Array]  # (n_rows, n_points) by categorical column
+    def __init__(self, shown: BoolArray, targets: BoolArray, categories: dict[int, int]) -> None:
+        self.shown, self.targets = shown, targets  # cells that are not filled, and training cells
+        self.missing: TrackAnswers  # H's answers for the cells that are filled
+        self._means, self._direct = np.zeros((2, *shown.shape), dtype=np.float32)
+        self._probabilities = {k: np.zeros((len(shown), size), np.float32) for k, size in categories.items()}
+
+    def add(self, answers: TrackAnswers) -> None:
+        """Record H's answers for some training cells."""
+        self._means[answers.wanted], self._direct[answers.wanted] = answers.means, answers.direct
+        columns = answers.wanted.nonzero()[1]
+        for k, table in self._probabilities.items():
+            table[answers.wanted[:, k]] = answers.probabilities[columns == k][:, : table.shape[1]]
+
+    def of(self, column: int) -> tuple[BoolArray, Asked]:
+        """Return the rows (n_rows,) that have training cells of a column, and what H predicts for these."""
+        here, table = self.targets[:, column], self._probabilities.get(column)
+        estimates = self._means[here, column, None] if table is None else table[here]
+        return here, Asked(estimates, self._direct[here, column])
 
 
 class Ladder:
@@ -201,19 +211,6 @@ class Ladder:
         before: Estimates | None,
         *,
         needs: Callable[[int], bool] | None = None,
-    ) -> Estimates:
-        """Return a rung's estimates of the cells that H was asked for; see `estimates_by_rounds`."""
-        return self.estimates_by_rounds(name, track, rows, answers, before, needs=needs)[0]
-
-    def estimates_by_rounds(
-        self,
-        name: str,
-        track: int,
-        rows: tuple[Array, BoolArray],
-        answers: TrackAnswers,
-        before: Estimates | None,
-        *,
-        needs: Callable[[int], bool] | None = None,
         n_rounds: Sequence[int] = (0,),
     ) -> list[Estimates]:
         """Return a rung's estimates of the cells that H was asked for by the first rounds, for increasing `n_rounds`.
@@ -231,8 +228,9 @@ class Ladder:
             inputs, scores = completed[at_rows[here]], np.zeros((1, 1), dtype=np.float32)
             inputs[:, self.inputs.own(k)] = np.nan
             if self.asks_network(name):
-                inputs, start = self.inputs.of_cells(k, inputs, answers, here), self.inputs.start(k, answers, here)
-                scores = start.reshape(len(inputs), -1)
+                asked = answers.at(here, category=k in self.grid.n_categories)
+                inputs, scores = self.inputs.of_cells(k, inputs, asked), self.inputs.start(k, asked)
+                scores = scores.reshape(len(inputs), -1)
             done = 0
             for estimates, last in zip(found, n_rounds, strict=True):
                 end = min(last, trees.n_rounds) if last else trees.n_rounds
@@ -324,11 +322,11 @@ class Ladder:
         """Return inputs (n_cells, n_inputs), targets (n_cells,) and starting scores of a column's trees, if any."""
         inputs, targets, starts = [], [], []
         for base, one in zip(rows, rounds, strict=True):
-            here = one.targets[:, column]
+            here, asked = one.of(column)
             targets.append(units[here, column])
             if self.asks_network(name):
-                inputs.append(self.inputs.of_round(column, base[here], one, here))
-                starts.append(self.inputs.start_of_round(column, one, here))
+                inputs.append(self.inputs.of_cells(column, base[here], asked))
+                starts.append(self.inputs.start(column, asked))
             else:
                 inputs.append(base[here])
                 inputs[-1][:, self.inputs.own(column)] = np.nan
@@ -413,16 +411,13 @@ class Ladder:
         ladder, n_tracks = cls(grid, config, seed), len(tracks_of(config.n_members))
         for name in COMPLETED_BY:
             if f"trees.{name}.n_trees" in arrays:
-                sizes = [ladder._sizes(name, k) for _ in range(n_tracks) for k in ladder.columns]
+                n_inputs = ladder.inputs.width + ladder.asks_network(name)
+                n_scores = [int(grid.n_points[k]) if k in grid.n_categories else 1 for k in ladder.columns]
+                sizes = [(n_inputs, count) for count in n_scores] * n_tracks
                 trees = from_tensors(f"trees.{name}", arrays, sizes)
                 n_columns = len(ladder.columns)
                 ladder.rungs[name] = [trees[k * n_columns : (k + 1) * n_columns] for k in range(n_tracks)]
         return ladder
-
-    def _sizes(self, name: str, column: int) -> tuple[int, int]:
-        """Return the numbers of inputs and scores of a column's trees."""
-        n_scores = int(self.grid.n_points[column]) if column in self.grid.n_categories else 1
-        return self.inputs.width + self.asks_network(name), n_scores
 
 
 def hidden_rounds(
@@ -445,47 +440,21 @@ def hidden_rounds(
 
     Shapes: `units`, `seen`, `targets` (n_rows, n_columns), `patterns` (n_patterns, n_columns).
     """
-    shape = units.shape
-    if patterns is not None:
-        found = []
-        for _ in range(n_rounds):
-            hidden = targets & patterns[rng.integers(len(patterns), size=shape[0])]
-            answers = ask_track(network, units, seen & ~hidden, ~seen | hidden)
-            found.append(Round(seen & ~hidden, answers, hidden, *_at(answers, hidden, categories)))
-        return found
-    means, direct = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
-    probabilities: dict[int, Array] = {}
-    group = rng.integers(max(n_rounds, 1), size=shape)
-    for k in range(n_rounds):
-        hidden = targets & (group == k)
-        answers = ask_track(network, units, seen & ~hidden, hidden)
-        for held, new in zip((means, direct), (answers.means, answers.direct), strict=True):
-            held[hidden] = new
-        for column, own in _by_category(answers, categories).items():
-            table = probabilities.setdefault(column, np.zeros((shape[0], own.shape[1]), dtype=np.float32))
-            table[hidden[:, column]] = own
-    missing = ask_track(network, units, seen, ~seen)
-    return [Round(seen, missing, targets, means, direct, probabilities)]
-
-
-def _at(answers: TrackAnswers, cells: BoolArray, categories: dict[int, int]) -> tuple[Array, Array, dict[int, Array]]:
-    """Return answers as tables (n_rows, n_columns), and probabilities (n_rows, n_points) by categorical column."""
-    tables = []
-    for part in (answers.means, answers.direct):
-        table = np.zeros(answers.wanted.shape, dtype=np.float32)
-        table[answers.wanted] = part
-        tables.append(table)
-    probabilities = {}
-    for column, own in _by_category(answers, categories).items():
-        probabilities[column] = np.zeros((len(cells), own.shape[1]), dtype=np.float32)
-        probabilities[column][answers.wanted[:, column]] = own
-    return tables[0], tables[1], probabilities
-
-
-def _by_category(answers: TrackAnswers, categories: dict[int, int]) -> dict[int, Array]:
-    """Return the probabilities of the cells of each categorical column; `categories` has their numbers of points."""
-    columns = answers.wanted.nonzero()[1]
-    return {k: answers.probabilities[columns == k][:, :size] for k, size in categories.items()}
+    if patterns is None:
+        one, group = Round(seen, targets, categories), rng.integers(max(n_rounds, 1), size=units.shape)
+        for k in range(n_rounds):
+            hidden = targets & (group == k)
+            one.add(ask_track(network, units, seen & ~hidden, hidden))
+        one.missing = ask_track(network, units, seen, ~seen)
+        return [one]
+    found = []
+    for _ in range(n_rounds):
+        hidden = targets & patterns[rng.integers(len(patterns), size=len(units))]
+        one = Round(seen & ~hidden, hidden, categories)
+        one.missing = ask_track(network, units, one.shown, ~one.shown)
+        one.add(one.missing)
+        found.append(one)
+    return found
 
 
 def _softmax(scores: Array) -> Array:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -38,7 +38,7 @@ from mcflow.masked.config import MaskedConfig
 from mcflow.masked.donors import Donors, fit_donors
 from mcflow.masked.draws import CellDraws
 from mcflow.masked.encoding import TableGrid
-from mcflow.masked.flow import ConditionalFlow, draw, fit_density, log_density
+from mcflow.masked.flow import ConditionalFlow, JointDensity
 from mcflow.masked.ladder import Ladder
 from mcflow.masked.network import MIN_THREAD_WIDTH, TARGETS_AT_ONCE, MaskedNetwork, MaskedTrainer, patterns_of
 from mcflow.masked.predictor import Predictor
@@ -294,13 +294,10 @@ class MaskedModel:
         generator = torch.Generator().manual_seed(seed_from(np.random.default_rng([self.seed, FLOW_STREAM])) % 2**63)
         flow = self._new_flow(generator).to(units.device)
         if self.calibration is not None:
-            flow.standardise(torch.from_numpy(self.calibration.scale))
+            flow.scale.copy_(torch.from_numpy(self.calibration.scale))
         n_steps = config.max_epochs * max(1, len(units) // config.batch_size)
         n_steps = int(min(max(config.flow_steps_share * n_steps, config.min_flow_steps), config.max_flow_steps))
-        fit_density(
-            self.network,
-            self.grid.marginals(units.device),
-            flow,
+        JointDensity(self.network, self.grid.marginals(units.device), flow).fit(
             units,
             seen,
             generator,
@@ -341,21 +338,18 @@ class MaskedModel:
 
     def probabilities(self, values: FloatArray, seen: FloatArray) -> dict[int, FloatArray]:
         """Return the probabilities (n_rows, n_categories) by column; where `seen` has a code, its probability is 1."""
+        missing, columns = np.isnan(values), list(self.categories)
+        wanted = np.flatnonzero((missing & np.isnan(seen))[:, columns].any(axis=1))
+        parts = share_out(wanted, PROBABILITY_ROWS) if len(wanted) else []
+        predicted = map_on_threads(lambda rows: self.predictor.probabilities(values[rows]), parts)
         found = {}
         for k, n_categories in self.categories.items():
-            hidden = np.isnan(values[:, k])
             found[k] = np.zeros((len(values), n_categories))
+            for rows, of_rows in zip(parts, predicted, strict=True):
+                found[k][rows[missing[rows, k]]] = of_rows[k]
             known = ~np.isnan(seen[:, k])
-            found[k][known, seen[known, k].astype(np.int64)] = 1.0
-            wanted = np.flatnonzero(hidden & ~known)
-            of_rows = partial(self._probabilities, values, k)
-            parts = map_on_threads(of_rows, share_out(wanted, PROBABILITY_ROWS)) if len(wanted) else []
-            found[k][wanted] = np.concatenate([*parts, np.empty((0, n_categories))])
+            found[k][known] = np.eye(n_categories)[seen[known, k].astype(np.int64)]
         return found
-
-    def _probabilities(self, values: FloatArray, column: int, rows: Array) -> FloatArray:
-        """Return the probabilities (n_rows, n_categories) of a column's missing cells in some rows."""
-        return self.predictor.probabilities(values[rows], column)
 
     def draws(self, values: FloatArray, m: int, seed: int, ids: FloatArray | None = None) -> Iterator[FloatArray]:
         """Yield m completed tables; see `CellDraws.draws`."""
@@ -388,14 +382,14 @@ class MaskedModel:
         flow, network = self.flow(), self.predictor.network
         device = network.points.device
         precise = torch.float32 if device.type == "mps" else torch.float64
-        network, flow = copy.deepcopy(network).to(precise), copy.deepcopy(flow).to(precise)
         marginals = self.grid.marginals(device).to(precise)
+        joint = JointDensity(copy.deepcopy(network).to(precise), marginals, copy.deepcopy(flow).to(precise))
         units = torch.from_numpy(self.grid.units(values)).to(device, precise)
         parts = []
         for rows in units.split(self.predictor.rows_at_once):
             nothing = torch.zeros(rows.shape, dtype=torch.bool, device=device)
             places = self._quadrature().to(rows)[:, None].expand(-1, *rows.shape)
-            parts.append(log_density(network, marginals, flow, rows, nothing, ~nothing, places).cpu())
+            parts.append(joint.log_density(rows, nothing, ~nothing, places).cpu())
         density: FloatArray = torch.cat(parts).numpy().astype(np.float64)
         spread_out = ~marginals.at_point_masses(units).cpu().numpy()
         in_units: FloatArray = spread_out @ np.log(self.grid.spread)
@@ -412,12 +406,13 @@ class MaskedModel:
         """Draw new rows, as codes."""
         flow, network = self.flow(), self.predictor.network
         device = network.points.device
+        joint = JointDensity(network, self.grid.marginals(device), flow)
         normals = torch.randn(n_rows, len(self.columns), generator=torch.Generator().manual_seed(seed))
         parts = []
         for some in normals.split(self.predictor.rows_at_once):
             nothing = torch.zeros(some.shape, dtype=torch.bool, device=device)
             blank = torch.zeros(some.shape, device=device)
-            units = draw(network, self.grid.marginals(device), flow, blank, nothing, ~nothing, some.to(device))
+            units = joint.draw(blank, nothing, ~nothing, some.to(device))
             parts.append(self.grid.codes_of(units.cpu().numpy().astype(np.float64)))
         return np.concatenate(parts)
 

@@ -70,13 +70,6 @@ class MaskedNetwork(nn.Module):
     The first head predicts a probability for each point. The target of a number between two points is split between
     both so that its mean is exact; hence the mean over the points estimates the conditional mean. A softmax over points
     learns faster than a squared error and gives the whole distribution.
-
-    Examples
-    --------
-    >>> knots = torch.tensor([[0.0, 1.0], [0.0, 2.0]])
-    >>> network = MaskedNetwork(knots, knots, torch.tensor([2, 2]), generator=torch.Generator().manual_seed(0))
-    >>> network(torch.zeros(1, 5, 2), torch.ones(1, 5, 2)).logits.shape
-    torch.Size([1, 5, 2, 2])
     """
 
     start: Tensor
@@ -243,12 +236,6 @@ def cross_entropy(logits: Tensor, below: Tensor, share: Tensor) -> Tensor:
     r"""Return the mean of :math:`-(1 - t) \log p_k - t \log p_{k+1}` over cells.
 
     Shapes: `logits` (n_cells, n_points), `below` (n_cells,), `share` (n_cells,).
-
-    Examples
-    --------
-    >>> logits = torch.zeros(3, 4)
-    >>> float(cross_entropy(logits, torch.tensor([0, 1, 2]), torch.tensor([0.0, 0.5, 1.0])).exp().round())
-    4.0
     """
     loss: Tensor = _CrossEntropy.apply(logits, below, share)  # type: ignore[no-untyped-call]
     return loss

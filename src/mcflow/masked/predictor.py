@@ -30,11 +30,11 @@ MAX_THREAD_ROWS = 16_384  # maximum number of rows that a thread fills at a time
 
 
 class Predictive(NamedTuple):
-    """Predictive distributions of some cells, by each member of H."""
+    """Predictive distributions of some cells."""
 
     marginals: PointMarginals  # of all columns of the table
     columns: Array  # (n_cells,) the column of each cell
-    probabilities: Tensor  # (n_members, n_cells, n_points) probabilities of the points
+    probabilities: Tensor  # (n_cells, n_points) probabilities of the points
 
     def _own(self) -> PointMarginals:
         return self.marginals.at(torch.from_numpy(self.columns).to(self.marginals.points.device))
@@ -46,7 +46,7 @@ class Predictive(NamedTuple):
         Newton's method within a shrinking bracket finds the :math:`\lambda` that gives the mean. The points stay where
         they are, so bounds and point masses are respected.
 
-        Shapes: `means` (n_members, n_cells), `numbers` (n_cells,).
+        Shapes: `means` (n_cells,), `numbers` (n_cells,).
         """
         own = self._own()
         places = own.means()
@@ -68,10 +68,10 @@ class Predictive(NamedTuple):
         return self._replace(probabilities=torch.where(chosen, tilted, self.probabilities))
 
     def log_density(self, truth: FloatArray) -> FloatArray:
-        """Return the log-density or log-probability of the cells at given units, by the first member."""
-        units = torch.from_numpy(truth).to(self.probabilities)[None]
-        found: FloatArray = self._own().log_density(units, self.probabilities[:1])[0].cpu().numpy().astype(np.float64)
-        return found
+        """Return the log-density or log-probability (n_cells,) of the cells at given units (n_cells,)."""
+        units = torch.from_numpy(truth).to(self.probabilities)
+        found = self._own().log_density(units[None], self.probabilities[None])[0]
+        return found.cpu().numpy().astype(np.float64)
 
     def calibration(self, means: FloatArray, truth: FloatArray, categories: Collection[int]) -> Calibration:
         """Fit the calibration to the true units of validation cells.
@@ -80,29 +80,21 @@ class Predictive(NamedTuple):
         """
         of_categories = np.isin(self.columns, list(categories))
         kept = of_categories | ~np.isnan(means)
-        cells = self._replace(columns=self.columns[kept], probabilities=self.probabilities[:, torch.from_numpy(kept)])
-        cells = cells.with_means(means[None, kept], ~of_categories[kept])
+        cells = self._replace(columns=self.columns[kept], probabilities=self.probabilities[torch.from_numpy(kept)])
+        cells = cells.with_means(means[kept], ~of_categories[kept])
         own, units = cells._own(), torch.from_numpy(truth[kept]).to(self.probabilities)[None]
         ends = []
         for place, sign in ((1.0, 1), (0.0, -1)):
-            scores, _ = own.scores(units, cells.probabilities, torch.full_like(units, place))
+            scores, _ = own.scores(units, cells.probabilities[None], torch.full_like(units, place))
             ends.append(torch.special.ndtr(sign * scores)[0].cpu().numpy().astype(np.float64))
         found = Calibration.from_scores(ends[0], ends[1], cells.columns, len(self.marginals.points))
         for k in categories:
             found.scale[k] = 1.0
         return found
 
-    def at(self, scores: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the cells at normal scores: the index of the point or -1, and the units; see `places_at`.
-
-        Shapes: `scores` (n_scores, n_cells), `members` (n_scores,), returns (n_scores, n_cells).
-        """
-        probabilities = (
-            self.probabilities.expand(len(scores), -1, -1)
-            if len(self.probabilities) == 1
-            else self.probabilities[members]
-        )
-        return self._own().places_at(scores, probabilities)
+    def at(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the cells at normal scores (n_scores, n_cells): the index of the point or -1, and the units."""
+        return self._own().places_at(scores, self.probabilities.expand(len(scores), -1, -1))
 
 
 class Predictor:
@@ -155,7 +147,7 @@ class Predictor:
             needs = None if self.ladder.completes(name) else partial(self.blend.needs, name)
             before = fills.get(COMPLETED_BY[name] or "", [None] * len(by_track))
             fills[name] = [
-                self.ladder.estimates(name, track, (units, shown), answers, fill, needs=needs)
+                self.ladder.estimates(name, track, (units, shown), answers, fill, needs=needs)[0]
                 for track, (answers, fill) in enumerate(zip(by_track, before, strict=True))
             ]
         return by_track, {name: Estimates.average(fills[name]) for name in self.ladder.rungs}
@@ -190,11 +182,11 @@ class Predictor:
         found = {"mean": probabilities[here][:, : int(self.grid.n_points[column])]}
         return self.blend.pool(found | {name: rung.probabilities[column] for name, rung in rungs.items()}, column)
 
-    def probabilities(self, values: FloatArray, column: int) -> FloatArray:
-        """Return the probabilities (n_cells, n_categories) of the missing cells of a categorical column."""
+    def probabilities(self, values: FloatArray) -> dict[int, FloatArray]:
+        """Return the probabilities (n_cells, n_categories) of the missing cells by categorical column."""
         by_track, rungs = self.answers(values)
-        here = np.isnan(values).nonzero()[1] == column
-        return self.by_category(column, self._pooled(column, here, self._averaged(by_track)[2], rungs))
+        columns, probabilities = np.isnan(values).nonzero()[1], self._averaged(by_track)[2]
+        return {k: self.by_category(k, self._pooled(k, columns == k, probabilities, rungs)) for k in self.categories}
 
     def by_category(self, column: int, probabilities: FloatArray) -> FloatArray:
         """Convert probabilities of points (n_cells, n_points) to those of a column's categories."""
@@ -216,9 +208,9 @@ class Predictor:
             here = columns == k
             probabilities[here, : int(self.grid.n_points[k])] = self._pooled(k, here, probabilities, rungs)
         device = self.network.points.device
-        there = torch.from_numpy(probabilities.astype(np.float32)).to(device)[None]
+        there = torch.from_numpy(probabilities.astype(np.float32)).to(device)
         cells = Predictive(self.grid.marginals(device), columns, there)
-        return cells.with_means(blended[None], ~np.isin(columns, list(self.categories)))
+        return cells.with_means(blended, ~np.isin(columns, list(self.categories)))
 
     def blended(
         self,
@@ -228,26 +220,16 @@ class Predictor:
         direct: FloatArray,
         rungs: dict[str, Estimates],
     ) -> FloatArray:
-        """Return the blended estimates of some cells in units; `means`, `direct` (n_cells,) or (n_members, n_cells)."""
+        """Return the blended estimates (n_cells,) of some cells in units; `means`, `direct` (n_cells,) are H's."""
         columns = wanted.nonzero()[1]
-        low, high = self._bounds(columns)
+        low, high = (((bound - self.grid.centre) / self.grid.spread)[columns] for bound in self.box)
         found = {"direct": direct, "column": self.blend.means[columns]} | {name: rungs[name].means for name in rungs}
         found |= self.blend.gaussian_estimates(values, wanted)
         found = {"mean": means} | {name: np.clip(estimate, low, high) for name, estimate in found.items()}
-        return self._inside(columns, self.blend.blended(found, columns), means)
-
-    def _bounds(self, columns: Array) -> tuple[FloatArray, FloatArray]:
-        low, high = (((bound - self.grid.centre) / self.grid.spread)[columns] for bound in self.box)
-        return low, high
-
-    def _inside(self, columns: Array, units: FloatArray, means: FloatArray) -> FloatArray:
-        """Replace estimates that are not within the bounds by the means over the points, which are.
-
-        Clipping instead would accumulate estimates at a bound.
-        """
-        low, high = self._bounds(columns)
-        found: FloatArray = np.where((low < units) & (units < high), units, means)
-        return found
+        units = self.blend.blended(found, columns)
+        # Clipping would accumulate estimates at a bound; the means over the points are within it.
+        inside: FloatArray = np.where((low < units) & (units < high), units, means)
+        return inside
 
     def codes_at(self, columns: Array, places: Tensor, units: Tensor) -> FloatArray:
         """Convert cells (n_answers, n_cells) to codes: the code of their point, or their units between points."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mcflow.errors import ModelFileError
-from mcflow.masked.trees import TYPES, BoostedTrees, TreeArrays, TreeSettings, from_tensors, grow, to_tensors
+from mcflow.fitting.boosted_trees import TYPES, BoostedTrees, TreeArrays, TreeSettings, from_tensors, grow, to_tensors
 
 SETTINGS = TreeSettings(n_trees=8, n_leaves=7, learning_rate=0.3, max_bins=63)
 N_FEATURES = 4

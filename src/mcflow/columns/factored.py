@@ -1,8 +1,7 @@
 """A factored density for draws of small tables: regressions with products and categories, by data augmentation.
 
-`choose_factors` chooses an order of the columns and their terms, `Sweeps` draws missing cells given parameters,
-`FactoredModel` learns the parameters by data augmentation, and `FactoredCells` decides on validation cells whether, and
-for which columns, draws come from the density.
+Read `choose_factors` (order of the columns and their terms), `Sweeps` (draws given parameters), `FactoredModel` (draws
+of the parameters) and `FactoredCells` (use of the density where it is better on validation cells).
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from numpy.random import Generator
+from scipy.special import ndtr, ndtri, softmax
 
 from mcflow.columns.codecs import TableCodec
 from mcflow.columns.constraints import fold
@@ -117,8 +117,7 @@ class Factors(NamedTuple):
     """An order of the columns, and the terms on which each depends."""
 
     order: tuple[int, ...]  # indices of the columns, categorical ones first
-    # (n_terms, 2) by column: pairs of features of earlier columns whose products are its regressors
-    terms: tuple[Array, ...]
+    terms: tuple[Array, ...]  # (n_terms, 2) by column: pairs of features of earlier columns, whose products regress it
 
     @property
     def n_products(self) -> int:
@@ -132,7 +131,7 @@ class Factors(NamedTuple):
 
 
 def choose_factors(layout: Layout, moments: FloatArray, n_rows: int) -> Factors:
-    r"""Choose an order of the columns and the products on which they depend.
+    r"""Choose an order of the columns and the products on which they depend, by second `moments` (n_pairs, n_pairs).
 
     Categorical columns come first and depend on the categorical columns before them. A number depends on all columns
     before it, and on products of two of their features. Products are added one at a time while
@@ -141,8 +140,6 @@ def choose_factors(layout: Layout, moments: FloatArray, n_rows: int) -> Factors:
 
     with C products to choose from (the extended BIC). Without products, all orders of the numbers give the same
     Gaussian, so the best order is the one with the largest total gain of products.
-
-    Shapes: `moments` (n_pairs, n_pairs).
     """
     search = _Search(layout, moments, n_rows)
     order = search.best() if len(layout.numbers) <= MAX_COMPARED else search.greedy()
@@ -221,10 +218,9 @@ def _selected(moments: FloatArray, base: Array, candidates: Array, target: int, 
 
 
 class Parameters(NamedTuple):
-    """Parameters of a factored density."""
+    """Parameters of a factored density; a number has one output, a category one logit for all but its first value."""
 
-    # (n_terms, n_outputs) by column: one output for a number, one logit for every category but the first
-    slopes: tuple[FloatArray, ...]
+    slopes: tuple[FloatArray, ...]  # (n_terms, n_outputs) by column
     deviations: FloatArray  # (n_columns,) residual standard deviations of numbers
 
 
@@ -350,8 +346,7 @@ class Sweeps:
     def _log_density(self, column: int, cells: FloatArray, means: FloatArray, parameters: Parameters) -> FloatArray:
         """Return log-densities of cells for means (n_rows, n_categories, n_outputs), up to a constant."""
         if not self.layout.sizes[column]:
-            found: FloatArray = -0.5 * ((cells[:, None] - means[:, :, 0]) / parameters.deviations[column]) ** 2
-            return found
+            return np.asarray(-0.5 * ((cells[:, None] - means[:, :, 0]) / parameters.deviations[column]) ** 2)
         at = cells.astype(np.int64)[:, None, None]
         return np.take_along_axis(_log_shares(means), at, axis=2)[:, :, 0]
 
@@ -364,8 +359,7 @@ def _log_shares(scores: FloatArray) -> FloatArray:
 
 def _log_total(logs: FloatArray) -> FloatArray:
     top = logs.max(axis=-1, keepdims=True)
-    found: FloatArray = top + np.log(np.exp(logs - top).sum(axis=-1, keepdims=True))
-    return found
+    return np.asarray(top + np.log(np.exp(logs - top).sum(axis=-1, keepdims=True)))
 
 
 def _drawn_at_points(
@@ -398,8 +392,7 @@ def _drawn_at_points(
 
 
 def _polynomial(powers: FloatArray, x: FloatArray) -> FloatArray:
-    found: FloatArray = (((powers[3] * x + powers[2]) * x + powers[1]) * x + powers[0]) * x
-    return found
+    return np.asarray((((powers[3] * x + powers[2]) * x + powers[1]) * x + powers[0]) * x)
 
 
 @dataclass(frozen=True)
@@ -429,7 +422,7 @@ class FactoredModel:
         values: FloatArray,
         start: FloatArray,
         sizes: tuple[int, ...],
-        rng: np.random.Generator,
+        rng: Generator,
         *,
         deadline: float | None = None,
     ) -> FactoredModel | None:
@@ -458,7 +451,7 @@ class FactoredModel:
             members.append(chain.parameters)
         return replace(model, factors=chain.factors, members=tuple(members)) if len(members) == N_MEMBERS else None
 
-    def refit_on(self, values: FloatArray, start: FloatArray, rng: np.random.Generator) -> FactoredModel:
+    def refit_on(self, values: FloatArray, start: FloatArray, rng: Generator) -> FactoredModel:
         """Return the model of other rows of the table, with the same factors and parameters at the posterior mode."""
         chain = _Chain(self, values, start, rng, at_mode=True)
         chain.run(BURN_IN)
@@ -468,9 +461,7 @@ class FactoredModel:
         slopes = tuple(np.mean(parts, axis=0) for parts in zip(*(each.slopes for each in found), strict=True))
         return replace(self, members=(Parameters(slopes, np.mean([each.deviations for each in found], axis=0)),))
 
-    def log_scores(
-        self, values: FloatArray, start: FloatArray, validation: BoolArray, rng: np.random.Generator
-    ) -> FloatArray:
+    def log_scores(self, values: FloatArray, start: FloatArray, validation: BoolArray, rng: Generator) -> FloatArray:
         """Return the log-density (n_cells,) of validation cells, under parameters fitted without them."""
         chain = _Chain(self, np.where(validation, np.nan, values), start, rng)
         chain.run(BURN_IN)
@@ -479,8 +470,7 @@ class FactoredModel:
         for _ in range(VALIDATION_SWEEPS):
             chain.run(1, truth=truth)
             total = np.logaddexp(total, chain.log_densities[validation])
-        logs: FloatArray = total - np.log(VALIDATION_SWEEPS) - np.log(self.spread)[validation.nonzero()[1]]
-        return logs
+        return np.asarray(total - np.log(VALIDATION_SWEEPS) - np.log(self.spread)[validation.nonzero()[1]])
 
     def draw(self, values: FloatArray, start: FloatArray, number: int, uniforms: Iterable[FloatArray]) -> FloatArray:
         """Complete rows by one sweep per array of `uniforms`; all arrays have the shape (n_rows, n_columns)."""
@@ -530,13 +520,7 @@ class _Chain:
     """Data augmentation: draw parameters and missing cells alternately."""
 
     def __init__(
-        self,
-        model: FactoredModel,
-        values: FloatArray,
-        start: FloatArray,
-        rng: np.random.Generator,
-        *,
-        at_mode: bool = False,
+        self, model: FactoredModel, values: FloatArray, start: FloatArray, rng: Generator, *, at_mode: bool = False
     ) -> None:
         self.layout, self.box, self.rng, self.at_mode = model.layout, model.box, rng, at_mode
         self.missing = np.isnan(values)
@@ -555,14 +539,12 @@ class _Chain:
         complete = ~self.missing.any(axis=1)
         enough = complete.sum() >= COMPLETE_ROWS * len(self.layout.sizes)
         rows = self.rows[complete] if enough else self.rows
-        moments = self.layout.moments(self.layout.features(rows))
-        self.use(choose_factors(self.layout, moments, len(rows)))
+        self.use(choose_factors(self.layout, self.layout.moments(self.layout.features(rows)), len(rows)))
 
     def choose(self) -> None:
         """Choose the factors by the moments counted since the last choice."""
-        moments: FloatArray = np.mean(self._moments, axis=0)
+        self.use(choose_factors(self.layout, np.mean(self._moments, axis=0), len(self.rows)))
         self._moments = []
-        self.use(choose_factors(self.layout, moments, len(self.rows)))
 
     def run(
         self,
@@ -576,8 +558,7 @@ class _Chain:
         for k in range(n_sweeps):
             if deadline is not None and time.perf_counter() > deadline:
                 return False
-            features = self.layout.features(self.rows)
-            self.parameters = self._drawn_parameters(features)
+            self.parameters = self._drawn_parameters(self.layout.features(self.rows))
             uniforms = np.clip(self.rng.random(self.rows.shape), 1e-12, 1 - 1e-12)
             self.log_densities = self._sweeps.sweep(self.rows, self.missing, self.parameters, uniforms, truth)
             if counted_from is not None and k >= counted_from:
@@ -632,8 +613,7 @@ class _Chain:
 def _newton(kinds: FloatArray, counts: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return gradient and negative Hessian of the log-posterior of logits, for distinct rows with category counts."""
     scores = np.column_stack([np.zeros(len(kinds)), kinds @ slopes])
-    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-    shares = (shares / shares.sum(axis=1, keepdims=True))[:, 1:]
+    shares = softmax(scores, axis=1)[:, 1:]
     totals = counts.sum(axis=1)
     slope = kinds.T @ (counts[:, 1:] - totals[:, None] * shares) - CATEGORY_RIDGE * slopes
     spread = shares[:, :, None] * (np.eye(shares.shape[1]) - shares[:, None, :]) * totals[:, None, None]
@@ -650,7 +630,7 @@ class FactoredCells:
 
     @classmethod
     def fit(
-        cls, values: FloatArray, codec: TableCodec, rng: np.random.Generator, deadline: float | None = None
+        cls, values: FloatArray, codec: TableCodec, rng: Generator, deadline: float | None = None
     ) -> FactoredCells | None:
         """Fit the density of a table (n_rows, n_columns); None if the table is unsuitable or a Gaussian suffices."""
         sizes = tuple(len(column.categories) if column.kind in CATEGORY_KINDS else 0 for column in codec.columns)
@@ -667,17 +647,13 @@ class FactoredCells:
         return None if model is None else cls(model, codec, gaussian, np.ones(len(sizes), dtype=bool))
 
     def choose(
-        self,
-        values: FloatArray,
-        validation: BoolArray,
-        others: Sequence[FloatArray],
-        plain: BoolArray,
-        rng: np.random.Generator,
+        self, values: FloatArray, validation: BoolArray, others: Sequence[FloatArray], plain: BoolArray, rng: Generator
     ) -> bool:
-        """Decide on `validation` cells (n_members, n_rows, n_columns) whether to use the density.
+        """Decide on `validation` cells (n_members, n_rows, n_columns) whether to use the density for all missing cells.
 
         `plain` (n_columns,) are the columns for which it may be used, and `others` by member the log-densities of the
-        validation cells by the other models.
+        validation cells by the other models. Used for some of the incomplete columns, it would tear the joint
+        distribution apart.
         """
         ahead, columns = [], []
         for cells, by_others in zip(validation[:VALIDATION_MEMBERS], others, strict=False):
@@ -688,8 +664,9 @@ class FactoredCells:
         odds, of = np.concatenate(ahead), np.concatenate(columns)
         worse = [_probability_ahead(odds[of == k]) < MIN_COLUMN_PROBABILITY for k in range(len(plain))]
         self.used = plain & ~np.array(worse)
-        needed = self.used & np.isnan(values).any(axis=0)
-        return bool(needed.any()) and _probability_ahead(odds[needed[of]]) > MIN_PROBABILITY
+        incomplete: BoolArray = np.asarray(np.isnan(values).any(axis=0))
+        everywhere = bool(incomplete.any()) and bool(self.used[incomplete].all())
+        return everywhere and _probability_ahead(odds[incomplete[of]]) > MIN_PROBABILITY
 
     def refit_on(self, values: FloatArray, seed: int) -> FactoredCells | None:
         """Return the density refitted to other rows of the same table, None if they are collinear."""
@@ -737,7 +714,7 @@ class FactoredCells:
         return None if model is None else cls(model, codec, gaussian, arrays["factored.used"].astype(bool))
 
 
-def _started(values: FloatArray, codec: TableCodec, gaussian: GaussianModel, rng: np.random.Generator) -> FloatArray:
+def _started(values: FloatArray, codec: TableCodec, gaussian: GaussianModel, rng: Generator) -> FloatArray:
     return _completed(values, codec, gaussian, rng.normal(size=(len(values), codec.n_places)))
 
 

@@ -33,12 +33,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
+from sklearn.utils import gen_batches
 
 from mcflow.errors import DataError, ParameterError
 from mcflow.typing import Array, BoolArray, FloatArray
 
-#: Maximum size of a temporary array: 8 MB of float64.
-MAX_CHUNK = 2**20
+MAX_CHUNK = 2**20  # maximum size of a temporary array: 8 MB of float64
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,8 @@ def _scored_cells(mask: npt.ArrayLike, *, allow_infinite: bool = False, **tables
         bad = np.isnan(cells[-1]) if allow_infinite else ~np.isfinite(cells[-1])
         if bad.any():
             allowed = "a number" if allow_infinite else "a finite number"
-            raise DataError(
-                f"{name} is {cells[-1][bad][0]} in {bad.sum()} scored cells, but has to be {allowed} there."
-            )
+            found = f"{cells[-1][bad][0]} in {bad.sum()} scored cells"
+            raise DataError(f"{name} is {found}, but has to be {allowed} there.")
     return cells
 
 
@@ -131,9 +130,8 @@ def _column_span(truth: npt.ArrayLike) -> FloatArray:
     """Return the range of each column, minus infinity for a column without numbers."""
     table = _as_numbers("truth", truth)
     known = np.isfinite(table)
-    high = np.max(table, axis=0, where=known, initial=-np.inf)
-    span: FloatArray = high - np.min(table, axis=0, where=known, initial=np.inf)
-    return span
+    low, high = table.min(axis=0, where=known, initial=np.inf), table.max(axis=0, where=known, initial=-np.inf)
+    return np.asarray(high - low)
 
 
 def _column_deviation(truth: npt.ArrayLike) -> FloatArray:
@@ -150,13 +148,8 @@ def _column_deviation(truth: npt.ArrayLike) -> FloatArray:
 def _mean_score(losses: FloatArray, mask: npt.ArrayLike) -> Score:
     r"""Average the losses (n_cells,) of scored cells, with a standard error that is robust to dependence within rows.
 
-    With :math:`s_i` the sum of the losses in row :math:`i`, :math:`n_i` their number, :math:`N = \sum n_i` and
-    :math:`R` rows with scored cells,
-
-    .. math:: \bar\ell = \frac{1}{N} \sum_i s_i, \qquad
-              \mathrm{error}^2 = \frac{R}{R - 1} \frac{1}{N^2} \sum_i (s_i - n_i \bar\ell)^2 .
-
-    With one cell per row this is the usual standard error of a mean.
+    With the sum :math:`s_i` of the :math:`n_i` losses of row :math:`i` and their mean :math:`\bar\ell`, it is the root
+    of :math:`\frac{R}{R - 1} \frac{1}{N^2} \sum_i (s_i - n_i \bar\ell)^2` for N cells in R rows.
     """
     rows = np.nonzero(_check_mask(mask))[0]
     value = float(losses.mean())
@@ -210,9 +203,8 @@ def by_column(measure: Callable[..., Score], *tables: npt.ArrayLike, mask: npt.A
     arrays = [np.asarray(table) for table in tables]
     for number, array in enumerate(arrays):
         if array.ndim == 0 or array.shape[-1] != n_columns:
-            raise DataError(
-                f"Table {number} has the shape {array.shape}, but its last axis has to be {n_columns} long."
-            )
+            given = f"Table {number} has the shape {array.shape}"
+            raise DataError(f"{given}, but its last axis has to be {n_columns} long.")
     split = {name: np.asarray(value) for name, value in rest.items() if np.shape(value) == (n_columns,)}
 
     def score(column: int) -> Score:
@@ -275,14 +267,9 @@ def standardised_rmse(
     Parameters
     ----------
     truth, filled, mask
-        As for `rmse`, as are the errors.
+        As for `rmse`, as are the result and the errors. Mean imputation scores about 1.
     deviation : float or array-like of shape (n_columns,), optional
         Standard deviation of each column in the complete data, by default in `truth`.
-
-    Returns
-    -------
-    Score
-        The error and its standard error. Mean imputation scores about 1.
 
     Notes
     -----
@@ -325,12 +312,7 @@ def category_error(truth: npt.ArrayLike, filled: npt.ArrayLike, mask: npt.ArrayL
     Parameters
     ----------
     truth, filled, mask
-        As for `rmse`, as are the errors; scored cells are codes of categories.
-
-    Returns
-    -------
-    Score
-        A fraction between 0 and 1 and its standard error.
+        As for `rmse`, as are the result and the errors; scored cells are codes of categories.
 
     Notes
     -----
@@ -351,14 +333,9 @@ def crps(truth: npt.ArrayLike, draws: npt.ArrayLike, mask: npt.ArrayLike, span: 
     Parameters
     ----------
     truth, mask, span
-        As for `rmse`, as are the errors.
+        As for `rmse`, as are the result, the mean over cells, and the errors. Lower is better.
     draws : array-like of shape (n_draws, n_rows, n_columns)
         At least two independent draws of every scored cell.
-
-    Returns
-    -------
-    Score
-        The mean over cells and its standard error. Lower is better.
 
     Notes
     -----
@@ -383,12 +360,9 @@ def crps(truth: npt.ArrayLike, draws: npt.ArrayLike, mask: npt.ArrayLike, span: 
         raise DataError(f"draws has the shape {checked.shape}, but has to have {('at least 2', *where.shape)}.")
     units = _span_units(truth, span, mask)
     rows, columns = np.nonzero(where)
-    losses = np.empty(len(true))
-    n_draws = len(checked)
+    losses, n_draws = np.empty(len(true)), len(checked)
     weights = np.arange(1 - n_draws, n_draws, 2) / (n_draws * (n_draws - 1))
-    step = max(1, MAX_CHUNK // n_draws)
-    for start in range(0, len(true), step):
-        part = slice(start, start + step)
+    for part in gen_batches(len(true), max(1, MAX_CHUNK // n_draws)):
         cells = checked[:, rows[part], columns[part]].T  # (n_cells, n_draws)
         if not np.isfinite(cells).all():
             raise DataError("draws has scored cells that are not finite, but has to have numbers where mask is True.")
@@ -445,16 +419,13 @@ def width(low: npt.ArrayLike, high: npt.ArrayLike, mask: npt.ArrayLike, span: np
     Parameters
     ----------
     low, high, mask, span
-        As for `coverage` and `rmse`, as are the errors; ends are finite.
-
-    Returns
-    -------
-    Score
-        The mean over cells and its standard error. Of two methods with the same coverage, the narrower is better.
+        As for `coverage` and `rmse`, as are the result and the errors; ends are finite.
 
     Notes
     -----
     .. math:: \frac{1}{|M|} \sum_{(i, j) \in M} \frac{h_{ij} - l_{ij}}{r_j} .
+
+    Of two methods with the same coverage, the one with narrower intervals is better.
 
     Examples
     --------
@@ -466,13 +437,11 @@ def width(low: npt.ArrayLike, high: npt.ArrayLike, mask: npt.ArrayLike, span: np
     return _mean_score((ceiling - floor) / _cell_units("span", span, mask), mask)
 
 
-def _check_rows(min_rows: int, **tables: npt.ArrayLike) -> list[FloatArray]:
+def _check_rows(least: int, **tables: npt.ArrayLike) -> list[FloatArray]:
     checked = [_as_numbers(name, given) for name, given in tables.items()]
     for name, table in zip(tables, checked, strict=True):
-        if len(table) < min_rows or table.shape[1] == 0:
-            raise DataError(
-                f"{name} has the shape {table.shape}, but has to have at least {min_rows} rows and 1 column."
-            )
+        if len(table) < least or table.shape[1] == 0:
+            raise DataError(f"{name} has the shape {table.shape}, but has to have at least {least} rows and 1 column.")
         if bad := int((~np.isfinite(table)).sum()):
             raise DataError(f"{name} has {bad} cells that are not finite, but all have to be numbers.")
     widths = [table.shape[1] for table in checked]
@@ -546,10 +515,9 @@ def energy_distance(x: npt.ArrayLike, y: npt.ArrayLike) -> Score:
 def _distance_sums(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Return the sums of distances per row of `x` and per row of `y`, and the sum of squared distances."""
     by_x, by_y, squares = np.empty(len(x)), np.zeros(len(y)), 0.0
-    step = max(1, MAX_CHUNK // len(y))
-    for start in range(0, len(x), step):
-        distances = cdist(x[start : start + step], y)  # (step, m_rows)
-        by_x[start : start + step] = distances.sum(axis=1)
+    for batch in gen_batches(len(x), max(1, MAX_CHUNK // len(y))):
+        distances = cdist(x[batch], y)  # (n_batch, m_rows)
+        by_x[batch] = distances.sum(axis=1)
         by_y += distances.sum(axis=0)
         squares += float(np.vdot(distances, distances))
     return by_x, by_y, squares
@@ -605,9 +573,7 @@ def energy_by_column(truth: npt.ArrayLike, filled: npt.ArrayLike, categorical: C
     if true.shape != fill.shape:
         raise DataError(f"truth has the shape {true.shape} and filled {fill.shape}, but both have to have the same.")
     _check_positions(categorical, true.shape[1])
-    codes = [
-        (k, code) for k in range(true.shape[1]) for code in (np.unique(true[:, k]) if k in categorical else [None])
-    ]
+    codes = [(k, code) for k, cells in enumerate(true.T) for code in (np.unique(cells) if k in categorical else [None])]
     x, y = (np.column_stack([t[:, k] if c is None else t[:, k] == c for k, c in codes]) * 1.0 for t in (true, fill))
     varies = np.ptp(x, axis=0) > 0
     if not varies.any():
@@ -623,10 +589,9 @@ def energy_by_column(truth: npt.ArrayLike, filled: npt.ArrayLike, categorical: C
 def _split_distances(x: FloatArray, y: FloatArray) -> FloatArray:
     """Return the sum over all pairs of rows of the squared difference in a column over the distance, (n_columns,)."""
     found = np.zeros(x.shape[1])
-    step = max(1, MAX_CHUNK // len(y))
-    for start in range(0, len(x), step):
-        part = x[start : start + step]
-        distances = cdist(part, y)  # (step, n_rows)
+    for batch in gen_batches(len(x), max(1, MAX_CHUNK // len(y))):
+        part = x[batch]
+        distances = cdist(part, y)  # (n_batch, n_rows)
         inverse = np.divide(1.0, distances, out=np.zeros_like(distances), where=distances > 0)
         found += inverse.sum(axis=1) @ part**2 + inverse.sum(axis=0) @ y**2 - 2 * (part * (inverse @ y)).sum(axis=0)
     return found
@@ -722,8 +687,7 @@ def energy_losses(cells: FloatArray, draws: FloatArray, *, categorical: bool) ->
         unit = float(np.std(cells, ddof=1)) if len(cells) > 1 else 0.0
         weights = np.arange(1 - len(draws), len(draws), 2) / len(draws) ** 2
         losses = np.abs(draws - cells).mean(axis=0) - weights @ np.sort(draws, axis=0)
-    scaled: FloatArray = losses / (unit or 1.0)
-    return scaled
+    return np.asarray(losses / (unit or 1.0))
 
 
 def correlation_error(truth: npt.ArrayLike, filled: npt.ArrayLike) -> Score:
@@ -782,12 +746,10 @@ def _standardise(name: str, table: FloatArray) -> FloatArray:
     constant = np.ptp(table, axis=0) == 0
     if constant.any():
         raise DataError(f"{name} does not vary in column {int(np.argmax(constant))}, so it has no correlations there.")
-    scaled: FloatArray = (table - table.mean(axis=0)) / table.std(axis=0)
-    return scaled
+    return np.asarray((table - table.mean(axis=0)) / table.std(axis=0))
 
 
 def _influence(rows: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the influence of each row on the weighted sum of the correlations, (n_rows,)."""
     correlations = rows.T @ rows / len(rows)
-    influence: FloatArray = ((rows @ weights) * rows).sum(axis=1) - rows**2 @ (weights * correlations).sum(axis=1)
-    return influence
+    return np.asarray(((rows @ weights) * rows).sum(axis=1) - rows**2 @ (weights * correlations).sum(axis=1))

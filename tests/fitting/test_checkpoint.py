@@ -186,7 +186,7 @@ def test_fit_stopped_in_the_flow_resumes_to_the_same_bits(table, tmp_path, monke
 
     resumable = MCFlowImputer(**settings, checkpoint_dir=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("mcflow.masked.model.fit_density", stop)
+        patch.setattr("mcflow.masked.flow.JointDensity.fit", stop)
         with pytest.raises(StoppedError):
             resumable.fit(table)
     monkeypatch.setattr(MaskedTrainer, "_run_epoch", lambda self: pytest.fail("H was trained again"))

@@ -106,7 +106,7 @@ def test_flow_when_fitted_at_its_first_use_then_gives_the_bits_of_one_fitted_at_
 
 @pytest.mark.parametrize("preset", [LARGE, "default"])
 def test_fit_transform_by_default_fits_no_flow(table, preset, monkeypatch) -> None:
-    monkeypatch.setattr("mcflow.masked.model.fit_density", lambda *_, **__: pytest.fail("the flow was fitted"))
+    monkeypatch.setattr("mcflow.masked.flow.JointDensity.fit", lambda *_, **__: pytest.fail("the flow was fitted"))
     imputer = MCFlowImputer(preset=preset, max_epochs=1, random_state=0)
     filled = imputer.fit_transform(table)
     np.testing.assert_array_equal(imputer.transform(table), filled)
@@ -115,7 +115,7 @@ def test_fit_transform_by_default_fits_no_flow(table, preset, monkeypatch) -> No
 
 @pytest.mark.parametrize("preset", [LARGE, "default"])
 def test_draws_fit_no_flow(table, preset, monkeypatch) -> None:
-    monkeypatch.setattr("mcflow.masked.model.fit_density", lambda *_, **__: pytest.fail("the flow was fitted"))
+    monkeypatch.setattr("mcflow.masked.flow.JointDensity.fit", lambda *_, **__: pytest.fail("the flow was fitted"))
     for given in ("auto", False):
         imputer = MCFlowImputer(preset=preset, max_epochs=1, density=given, random_state=0).fit(table)
         assert all(np.isfinite(drawn).all() for drawn in imputer.draw(table, 2, random_state=0))

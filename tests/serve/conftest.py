@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from mcflow.serve import runner as runner_module
+from mcflow.serve import commands as commands_module
 from mcflow.serve.app import create_app
 from mcflow.serve.limits import Limits
 
@@ -70,10 +70,10 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     def use(wait: float) -> None:
         quick = [sys.executable, "-S", "-c", "pass"]
         for command in ("fit_command", "fill_command", "draws_command"):
-            monkeypatch.setattr(runner_module, command, stubbed(wait))
+            monkeypatch.setattr(commands_module, command, stubbed(wait))
         for command in ("intervals_command", "preview_command"):
-            monkeypatch.setattr(runner_module, command, lambda *_: quick)
-        monkeypatch.setattr(runner_module, "inspect_command", lambda job, *_: _inspect(job.upload.name))
+            monkeypatch.setattr(commands_module, command, lambda *_: quick)
+        monkeypatch.setattr(commands_module, "inspect_command", lambda job, *_: _inspect(job.upload.name))
 
     return use
 

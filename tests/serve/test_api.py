@@ -227,7 +227,7 @@ def test_another_file_is_filled_and_not_kept_or_asked_for_later(client_of, stub,
 def test_draws_are_made_on_demand_within_the_limit(client_of, stub, send, wait_for, monkeypatch) -> None:
     stub(0.0)
     monkeypatch.setattr(
-        "mcflow.serve.runner.draws_command",
+        "mcflow.serve.commands.draws_command",
         lambda job: ["sh", "-c", f"cp ../../upload.csv {job.output.name}"],
     )
     client = client_of(max_cells=100)
@@ -330,7 +330,7 @@ def test_watching_ends_when_the_model_is_deleted(client_of, stub, send, wait_for
 def test_intervals_wait_until_nobody_waits_for_a_fit(client_of, stub, send, wait_for, monkeypatch) -> None:
     stub(0.3)
     slow = [sys.executable, "-S", "-c", "import time; time.sleep(0.5)"]
-    monkeypatch.setattr("mcflow.serve.runner.intervals_command", lambda *_: slow)
+    monkeypatch.setattr("mcflow.serve.commands.intervals_command", lambda *_: slow)
     client = client_of()
     paths = [send(client, ROWS).headers["location"] for _ in range(3)]
     last = wait_for(client, paths[-1], "done")

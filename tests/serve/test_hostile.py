@@ -68,14 +68,14 @@ def test_bomb_is_refused_with_words_and_little_memory(client_of, bomb_files, sen
 
 
 def test_bomb_for_a_fitted_model_is_refused_too(client_of, stub, send, wait_for, bomb_files, monkeypatch) -> None:
-    from mcflow.serve import runner
-    from mcflow.serve.commands import inspect_command
+    from mcflow.serve import commands
 
+    inspect_command = commands.inspect_command
     stub(0.0)
     client = client_of(max_upload=5_000_000)
     path = send(client, ROWS).headers["location"]
     wait_for(client, path, "done")
-    monkeypatch.setattr(runner, "inspect_command", inspect_command)
+    monkeypatch.setattr(commands, "inspect_command", inspect_command)
     with bomb_files["texts"].open("rb") as file:
         answer = client.post(f"{path}/impute", files={"file": ("bomb.parquet", file)})
     assert answer.status_code == 422

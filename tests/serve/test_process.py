@@ -21,12 +21,12 @@ ROWS = "a,b\n1,\n2,3\n,4\n"
 SLOW_SERVER = """
 import sys
 from pathlib import Path
-from mcflow.serve import runner
+from mcflow.serve import commands
 from mcflow.serve.app import run_server
 from mcflow.serve.limits import Limits
 look = "import json; json.dump({'rows': 3, 'missing': 2, 'columns': [], 'preview': [], 'problem': ''}, open('schema.json', 'w'))"
-runner.inspect_command = lambda *_: [sys.executable, "-S", "-c", look]
-runner.fit_command = lambda job: [sys.executable, "-S", "-c", "open('.filled.csv.x.tmp', 'w').write('half'); import time; time.sleep(60)"]
+commands.inspect_command = lambda *_: [sys.executable, "-S", "-c", look]
+commands.fit_command = lambda job: [sys.executable, "-S", "-c", "open('.filled.csv.x.tmp', 'w').write('half'); import time; time.sleep(60)"]
 run_server(Path(sys.argv[1]), host="127.0.0.1", port=0, limits=Limits(), token="", on_ready=lambda url: print(url, flush=True))
 """  # noqa: E501
 

@@ -20,8 +20,7 @@ from mcflow.imputers.base import TableImputer
 from mcflow.random import seed_from
 from mcflow.typing import Array, FloatArray, RandomState, TableT
 
-#: Maximum number of categories for one-hot encoding; averages of binary codes would decode to unrelated categories.
-MAX_ONE_HOT = 64
+MAX_ONE_HOT = 64  #: Maximum number of categories for one-hot encoding; averages of binary codes have no meaning.
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from mcflow.baselines.base import CodedBaseline, DrawsMixin
-from mcflow.columns.gaussian import GaussianModel
+from mcflow.columns.gaussian import FIT_LIMITS, GaussianModel
 from mcflow.config import Interval
 from mcflow.random import row_uniforms, seed_from
 from mcflow.typing import Array, FloatArray
@@ -53,7 +53,6 @@ class GaussianImputer(DrawsMixin, CodedBaseline):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from mcflow.baselines import make
     >>> rng = np.random.default_rng(0)
     >>> rows = rng.normal(size=(500, 1)) * [1.0, 2.0] + 0.1 * rng.normal(size=(500, 2))
@@ -62,26 +61,15 @@ class GaussianImputer(DrawsMixin, CodedBaseline):
     array([[1., 2.]])
     """
 
-    constraints: ClassVar = {
-        "max_steps": Interval(int, 1),
-        "tolerance": Interval(float, 0),
-        "shrinkage": Interval(float, 0, optional=True),
-        "max_rows": Interval(int, 1),
-    }
+    constraints: ClassVar = FIT_LIMITS | {"max_rows": Interval(int, 1)}
     max_steps: int = 100
     tolerance: float = 1e-3
     shrinkage: float | None = None
     max_rows: int = 200_000
 
     def _fit_rows(self, rows: FloatArray, owner: Array) -> None:
-        self.model_ = GaussianModel.fit(
-            rows,
-            max_steps=self.max_steps,
-            tolerance=self.tolerance,
-            shrinkage=self.shrinkage,
-            max_rows=self.max_rows,
-            seed=seed_from(self.random_state),
-        )
+        settings = {name: getattr(self, name) for name in self.constraints}
+        self.model_ = GaussianModel.fit(rows, **settings, seed=seed_from(self.random_state))
 
     def _fill_rows(self, rows: FloatArray) -> FloatArray:
         return self.model_.conditional(rows)

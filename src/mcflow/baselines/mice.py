@@ -7,7 +7,7 @@ __all__ = ["CategoryRegression", "Design", "MiceImputer", "NumberRegression", "f
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from mcflow.baselines.base import Baseline, DrawsMixin
 from mcflow.columns.constraints import Constraints
 from mcflow.columns.marginals import Marginals
 from mcflow.columns.schema import CATEGORY_KINDS, Column, TableSchema
-from mcflow.config import Interval, Options
+from mcflow.config import Interval
 from mcflow.errors import ParameterError, did_you_mean
 from mcflow.random import row_uniforms, seed_from
 from mcflow.typing import BoolArray, FloatArray
@@ -27,15 +27,11 @@ from mcflow.typing import BoolArray, FloatArray
 MAX_GROUPS = 32  #: Maximum number of groups of categories in a regression; the rarest categories form the last group.
 MAX_BOOTSTRAP = 5_000  #: Maximum number of rows in the bootstrap sample of a logistic regression.
 MAX_STEPS = 30  #: L-BFGS steps of a logistic regression, which starts from the weights of the round before.
-
-#: Relative decrease of the loss below which L-BFGS stops; the remaining error is far below the sampling noise.
-TOLERANCE = 3e-5
-
+TOLERANCE = 3e-5  #: Relative decrease of the loss below which L-BFGS stops; the error is far below the sampling noise.
 BATCH_ROWS = 8192  #: Rows that are filled at a time.
 
 
-@dataclass(frozen=True)
-class NumberRegression:
+class NumberRegression(NamedTuple):
     """One draw from the posterior of a Bayesian linear regression."""
 
     beta: FloatArray  # (n_predictors,) coefficients, 0 for unused predictors
@@ -46,10 +42,7 @@ class NumberRegression:
     def sample(
         gram: FloatArray, target: int, uses: BoolArray, ridge: float, rng: np.random.Generator
     ) -> tuple[FloatArray, float]:
-        """Draw coefficients and noise as in the notes of `MiceImputer`; g has n - tr(A⁻¹ XᵀX) degrees of freedom.
-
-        `gram` is the Gram matrix of all predictors over the rows in which the target is observed.
-        """
+        """Draw coefficients and noise as in the notes of `MiceImputer`, given the Gram matrix of the observed rows."""
         used = np.flatnonzero(uses)
         products, cross = gram[np.ix_(used, used)], gram[used, target]
         penalty = np.where(used == 0, 0.0, ridge * gram[0, 0])
@@ -57,6 +50,7 @@ class NumberRegression:
         inverse = solve_triangular(lower, np.eye(len(used)), lower=True)
         best = inverse.T @ (inverse @ cross)
         residual = max(float(gram[target, target] - 2 * best @ cross + best @ products @ best), 0.0)
+        # n - tr(A⁻¹ XᵀX) degrees of freedom
         freedom = gram[0, 0] - (len(used) - float(((inverse**2).sum(axis=0) * penalty).sum()))
         sigma = float(np.sqrt(residual / max(rng.chisquare(max(freedom, 1.0)), 1e-12)))
         beta = np.zeros(len(gram))
@@ -65,8 +59,7 @@ class NumberRegression:
 
     def expect(self, predictors: FloatArray) -> FloatArray:
         """Return the conditional means, (n_rows, 1)."""
-        means: FloatArray = predictors @ self.beta
-        return means[:, None]
+        return np.asarray(predictors @ self.beta)[:, None]
 
     def draw(self, expected: FloatArray, uniforms: FloatArray) -> FloatArray:
         """Draw values around the expected ones with uniform numbers in [0, 1)."""
@@ -78,8 +71,7 @@ class NumberRegression:
         return expected[:, 0]
 
 
-@dataclass(frozen=True)
-class _Categories:
+class _Categories(NamedTuple):
     """A categorical column, one-hot encoded by groups of categories without the most frequent one."""
 
     group: npt.NDArray[np.int64]  # (n_categories,) group of each category, most frequent first
@@ -100,8 +92,7 @@ class _Categories:
         return int(self.group.max()) + 1
 
 
-@dataclass(frozen=True)
-class CategoryRegression:
+class CategoryRegression(NamedTuple):
     """A multinomial logistic regression of groups of categories, fitted to a bootstrap sample."""
 
     weight: FloatArray  # (n_predictors, n_groups) coefficients, 0 for unused predictors
@@ -109,11 +100,9 @@ class CategoryRegression:
 
     @staticmethod
     def fit(predictors: FloatArray, groups: npt.NDArray[np.int64], uses: BoolArray, start: FloatArray) -> FloatArray:
-        """Return the weights with the highest penalised likelihood.
+        """Return the weights (n_predictors, n_groups) with the highest likelihood, penalised by a Gaussian prior.
 
-        Weights (n_predictors, n_groups) have a standard Gaussian prior, centred on the log-frequencies of the groups
-        for the intercepts and on 0 otherwise, so that groups that are separable or absent from the sample keep finite
-        odds.
+        Its centre is the log-frequency of each group for intercepts, else 0, so that absent groups keep finite odds.
         """
         rows = predictors[:, uses]
         shape = (rows.shape[1], start.shape[1])
@@ -140,8 +129,7 @@ class CategoryRegression:
 
     def expect(self, predictors: FloatArray) -> FloatArray:
         """Return the probabilities of the categories, (n_rows, n_categories)."""
-        probabilities: FloatArray = softmax(predictors @ self.weight, axis=1)[:, self.categories.group]
-        return probabilities * self.categories.share
+        return np.asarray(softmax(predictors @ self.weight, axis=1)[:, self.categories.group] * self.categories.share)
 
     def draw(self, expected: FloatArray, uniforms: FloatArray) -> FloatArray:
         """Draw codes from the probabilities with uniform numbers in [0, 1)."""
@@ -219,8 +207,7 @@ class Design:
         if k not in self.categories:
             return cells[:, None]
         part = self.categories[k]
-        ones: FloatArray = np.eye(part.n_groups)[:, 1:]
-        return ones[part.group[cells.astype(np.int64)]]
+        return np.eye(part.n_groups)[part.group[cells.astype(np.int64)], 1:]
 
     def predictors(self, cells: FloatArray) -> FloatArray:
         """Return the predictors of complete cells, (n_rows, n_predictors)."""
@@ -242,7 +229,6 @@ class _Filling:
         self.seen = [np.flatnonzero(~column) for column in missing.T]
         self.cells = design.marginals.fill(cells, rng.random(cells.shape))
         self.predictors = design.predictors(self.cells)
-        self.gram = self.predictors.T @ self.predictors
         self.chain: dict[int, NumberRegression | CategoryRegression] = {}
 
     def round(self, *, last: bool) -> None:
@@ -298,10 +284,7 @@ def fit_chain(design: Design, values: FloatArray, n_rounds: int, ridge: float, r
 def replay(
     design: Design, chain: Chain, values: FloatArray, n_rounds: int, seed: int
 ) -> tuple[FloatArray, list[FloatArray]]:
-    """Draw the missing cells of new rows with the regressions of a chain.
-
-    Also return the average expectations of the missing cells of each column, (n_missing, n_expected).
-    """
+    """Draw the missing cells of new rows; also return their average expectations by column, (n_missing, n_expected)."""
     cells = design.read(values)
     missing = [np.flatnonzero(column) for column in np.isnan(cells).T]
     cells = design.marginals.fill_rows(cells, seed)
@@ -373,7 +356,6 @@ class MiceImputer(DrawsMixin, Baseline):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from mcflow.baselines.mice import MiceImputer
     >>> rng = np.random.default_rng(0)
     >>> rows = rng.normal(size=(200, 1)) + 0.1 * rng.normal(size=(200, 3))
@@ -385,7 +367,7 @@ class MiceImputer(DrawsMixin, Baseline):
     3
     """
 
-    constraints: ClassVar[Mapping[str, Interval | Options]] = {
+    constraints: ClassVar = {
         "n_chains": Interval(int, 1),
         "n_rounds": Interval(int, 1),
         "ridge": Interval(float, 0, low_open=True),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["NeighboursImputer"]
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,9 +16,7 @@ from mcflow.typing import Array, FloatArray
 
 MAX_DISTANCES = 2_000_000  #: Maximum number of distances in memory.
 MIN_SQUARED_DISTANCE = 1e-12  #: Smaller squared distances are round-off and are set to this value.
-
-#: Scaled cells are clipped to this distance from [0, 1]; larger squares would lose the other cells to round-off.
-MAX_EXCESS = 10.0
+MAX_EXCESS = 10.0  #: Scaled cells are clipped to this distance from [0, 1]; larger squares would hide the other cells.
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,11 +44,10 @@ class NeighboursImputer(CodedBaseline):
 
     .. math:: \delta(x, y)^2 = \frac{d}{|P|} \sum_{p \in P} (x_p - y_p)^2.
 
-    Two rows with few common features may be near by chance, and distance weights may then rely on a single row: on
-    hidden cells of five tables, equal weights were clearly better on three and equally good on two. A row without
-    common features with any donor of a cell gets the mean of the donors. Ties are resolved in favour of the earlier row
-    of the fit. Numbers are clipped to ten ranges beyond the range of the fit. All rows of the fit are donors, so
-    filling n rows from m takes O(n · m) time, with bounded memory.
+    Two rows with few common features may be near by chance, and distance weights may then rely on a single row. A row
+    without common features with any donor of a cell gets the mean of the donors. Ties are resolved in favour of the
+    earlier row of the fit. Numbers are clipped to ten ranges beyond the range of the fit. All rows of the fit are
+    donors, so filling n rows from m takes O(n · m) time, with bounded memory.
 
     References
     ----------
@@ -60,17 +56,13 @@ class NeighboursImputer(CodedBaseline):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from mcflow.baselines.neighbours import NeighboursImputer
     >>> rows = np.array([[0.0, 1.5], [0.1, 2.5], [9.5, 7.5], [0.05, np.nan]])
     >>> float(NeighboursImputer(n_neighbors=2).fit_transform(rows)[3, 1])
     2.0
     """
 
-    constraints: ClassVar[Mapping[str, Interval | Options]] = {
-        "n_neighbors": Interval(int, 1),
-        "weights": Options(("uniform", "distance")),
-    }
+    constraints: ClassVar = {"n_neighbors": Interval(int, 1), "weights": Options(("uniform", "distance"))}
     n_neighbors: int = 10
     weights: str = "uniform"
 
@@ -85,18 +77,12 @@ class NeighboursImputer(CodedBaseline):
         terms = _donor_terms(self.donors_)
         for start in range(0, len(incomplete), size):
             part = incomplete[start : start + size]
-            filled[part] = self._fill_part(rows[part], terms)
-        return filled
-
-    def _fill_part(self, rows: FloatArray, terms: FloatArray) -> FloatArray:
-        """Fill a batch of rows column by column."""
-        keys = _sortable(_squared_distances(rows, terms))
-        filled = rows.copy()
-        for place in self.codec_.places:
-            missing = np.flatnonzero(np.isnan(rows[:, place.start]))
-            donors = np.flatnonzero(~np.isnan(self.donors_[:, place.start]))
-            if len(missing):
-                filled[missing, place] = self._averages(keys[np.ix_(missing, donors)], place)
+            keys = _sortable(_squared_distances(rows[part], terms))
+            for place in self.codec_.places:
+                missing = np.flatnonzero(np.isnan(rows[part, place.start]))
+                donors = np.flatnonzero(~np.isnan(self.donors_[:, place.start]))
+                if len(missing):
+                    filled[part[missing], place] = self._averages(keys[np.ix_(missing, donors)], place)
         return filled
 
     def _averages(self, keys: npt.NDArray[np.uint64], place: slice) -> FloatArray:
@@ -129,10 +115,7 @@ def _squared_distances(rows: FloatArray, terms: FloatArray) -> FloatArray:
 
 
 def _sortable(squared: FloatArray) -> npt.NDArray[np.uint64]:
-    """Return integers that sort by distance, with the index of the donor in the lower 32 bits to resolve ties.
-
-    The bit patterns of non-negative floats sort like the floats. Single precision makes distances equal that differ by
-    round-off only, so that ties do not depend on the other rows of the batch.
-    """
+    """Return integers that sort by distance, with the index of the donor in the lower 32 bits to resolve ties."""
+    # Bit patterns of non-negative floats sort like the floats; single precision ignores round-off of the distances.
     near = np.maximum(squared, MIN_SQUARED_DISTANCE).astype(np.float32).view(np.uint32).astype(np.uint64)
     return near << np.uint64(32) | np.arange(squared.shape[1], dtype=np.uint64)

@@ -53,7 +53,6 @@ class MeanImputer(_ConstantImputer):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from mcflow.baselines.simple import MeanImputer
     >>> MeanImputer().fit_transform(np.array([[1.5, 2.0], [np.nan, 4.0], [3.5, 5.0]]))
     array([[1.5, 2. ],
@@ -75,7 +74,6 @@ class MedianImputer(_ConstantImputer):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from mcflow.baselines.simple import MedianImputer
     >>> MedianImputer().fit_transform(np.array([[1.5], [np.nan], [2.5], [99.5]])).ravel()
     array([ 1.5,  2.5,  2.5, 99.5])

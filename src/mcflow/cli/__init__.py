@@ -1,3 +1,1 @@
 """Command-line interface."""
-
-from __future__ import annotations

@@ -140,10 +140,7 @@ if "benchmark" not in app:
 
 
 def completion(
-    shell: Literal["bash", "zsh", "fish"],
-    /,
-    *,
-    install: Annotated[bool, Parameter(negative="")] = False,
+    shell: Literal["bash", "zsh", "fish"], /, *, install: Annotated[bool, Parameter(negative="")] = False
 ) -> None:
     """Print the script that completes commands and flags in a shell.
 

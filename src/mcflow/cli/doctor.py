@@ -7,6 +7,7 @@ __all__ = ["Check", "doctor", "run_checks"]
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -16,6 +17,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+import mcflow
 from mcflow.errors import McflowError, MissingExtraError
 from mcflow.installation import DISTRIBUTION, install_extra
 
@@ -24,7 +26,6 @@ REQUIRED = (
     *("numpy", "scipy", "scikit-learn", "torch", "lightgbm", "narwhals", "pandas", "pyarrow", "safetensors"),
     *("filelock", "pillow", "cyclopts", "rich"),
 )
-
 #: Modules and purpose of each extra.
 EXTRAS = {
     "report": (("jinja2", "matplotlib"), "reports and figures"),
@@ -34,12 +35,8 @@ EXTRAS = {
     "ray": (("ray",), "tables in parts on Ray"),
     "spark": (("pyspark",), "tables in parts on Spark"),
 }
-
-#: Free memory in GiB below which a warning is shown.
-MIN_MEMORY = 1.0
-
-#: Free disk space in GiB below which a warning is shown.
-MIN_SPACE = 1.0
+MIN_MEMORY = 1.0  #: Free memory in GiB below which a warning is shown.
+MIN_SPACE = 1.0  #: Free disk space in GiB below which a warning is shown.
 
 
 @dataclass(frozen=True)
@@ -104,8 +101,6 @@ def _guarded(check: Callable[[], Check]) -> Check:
 
 
 def _version() -> Check:
-    import mcflow
-
     found = f"mcflow {mcflow.__version__}, Python {sys.version.split()[0]} on {sys.platform}"
     return Check("version", found, good=sys.version_info >= (3, 11), essential=True, advice="use Python 3.11 or newer")
 
@@ -119,7 +114,7 @@ def _package(name: str) -> Check:
 
 def _trees() -> Check:
     """Load LightGBM, whose wheel for Linux needs the system's OpenMP library."""
-    from mcflow.masked.trees import OPENMP, load_lightgbm
+    from mcflow.fitting.boosted_trees import OPENMP, load_lightgbm
 
     try:
         load_lightgbm()
@@ -187,8 +182,6 @@ def _table() -> Check:
 
 def _fit() -> Check:
     """Fit and fill a few rows, which uses all numerical libraries."""
-    import time
-
     import numpy as np
 
     from mcflow.imputers import MCFlowImputer

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from mcflow.cli.options import EVALUATION, INPUT, OUTPUT, TIME, ColumnOptions, ReadOptions
 from mcflow.config import PROGRESS, Options, check_parameter
@@ -144,8 +145,6 @@ def evaluate(
 
 def _write(found: Evaluation | DrawRanking, output: Path | None, *, quiet: bool) -> None:
     """Print the tables and the verdict, and write all results as JSON if an output is given."""
-    from rich.console import Console
-
     from mcflow.cli.outputs import write_output
     from mcflow.evaluation.result import Evaluation, print_evaluation
     from mcflow.files.streams import STREAM

@@ -35,16 +35,11 @@ if TYPE_CHECKING:
     from mcflow.files.tables import TableFile
     from mcflow.imputers import MCFlowImputer
 
-#: Default time limit of the fit, in seconds.
-DEMO_TIME = 30.0
-#: Diastolic pressures of 0, which mean that no sound was heard.
-MISSING_PRESSURES = ("dbp1=0", "dbp2=0", "dbp3=0")
-#: Maximum number of columns in the table.
-MAX_COLUMNS = 50
-#: Maximum number of names in a sentence.
-MAX_NAMES = 20
-#: Maximum number of characters of a category.
-MAX_WIDTH = 12
+DEMO_TIME = 30.0  #: Default time limit of the fit, in seconds.
+MISSING_PRESSURES = ("dbp1=0", "dbp2=0", "dbp3=0")  #: Diastolic pressures of 0, which mean that no sound was heard.
+MAX_COLUMNS = 50  #: Maximum number of columns in the table.
+MAX_NAMES = 20  #: Maximum number of names in a sentence.
+MAX_WIDTH = 12  #: Maximum number of characters of a category.
 #: Notes on columns that are not filled by the model, by kind or role.
 NOTES = {
     "constant": "Constant, filled with its value",
@@ -165,14 +160,10 @@ def _prepared(
     from mcflow.files.tables import as_fitted
 
     chosen, settings, draws = flags
-    if model is not None:
-        imputer = load_imputer(model, chosen, settings, draws)
-        table = as_fitted(read.read(source, imputer.schema_), imputer.schema_)
-        check_columns(table.table, draws)
-        return imputer, table
-    table = read.read(source)
+    imputer = None if model is None else load_imputer(model, chosen, settings, draws)
+    table = read.read(source) if imputer is None else as_fitted(read.read(source, imputer.schema_), imputer.schema_)
     check_columns(table.table, draws)
-    return new_imputer(chosen, settings, table.missing).fit(table.table), table
+    return imputer or new_imputer(chosen, settings, table.missing).fit(table.table), table
 
 
 def _fill_and_write(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from mcflow.config import Interval, check_parameter
 from mcflow.errors import ModelFileError, OutputError, ParameterError
@@ -92,11 +93,8 @@ def impute_images(
     if save is not None:
         imputer.save(save)
     if not quiet:
-        from rich.console import Console
-
-        Console().print(
-            f"Filled {mask.mean():.1%} of the pixels of {len(names)} images. Written to {output}", highlight=False
-        )
+        words = f"Filled {mask.mean():.1%} of the pixels of {len(names)} images. Written to {output}"
+        Console().print(words, highlight=False)
 
 
 def _loaded(model: Path, device: str, chosen: dict[str, Any]) -> MCFlowImageImputer:

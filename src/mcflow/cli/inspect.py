@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from mcflow.cli.options import COLUMNS, INPUT, MODEL, OUTPUT, ColumnOptions, ReadOptions
 from mcflow.errors import DataError, ParameterError
@@ -68,11 +72,6 @@ def schema(
 
 def print_columns(table: TableFile, columns: ColumnOptions) -> None:
     """Print the facts of all columns of a table as they would be used by a fit."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from mcflow.columns.frames import read_frame
     from mcflow.columns.inspection import inspect_columns
 

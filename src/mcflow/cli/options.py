@@ -33,12 +33,9 @@ EVALUATION = Group("Evaluation", sort_key=5)
 MODEL = Group("Model", sort_key=5)
 ENGINE = Group("Engine", sort_key=6)
 
-#: Formats of draws.
-DRAWS_FORMATS = ("files", "long", "mids", "stata", "stata-wide", "spss")
-#: Engines that fill tables.
-FILL_ENGINES = ("local", "ray", "spark")
-#: Engines that fit models.
-FIT_ENGINES = ("local", "ray")
+DRAWS_FORMATS = ("files", "long", "mids", "stata", "stata-wide", "spss")  #: Formats of draws.
+FILL_ENGINES = ("local", "ray", "spark")  #: Engines that fill tables.
+FIT_ENGINES = ("local", "ray")  #: Engines that fit models.
 
 
 def _whole(_: Any, tokens: Sequence[Any]) -> int:

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mcflow.cli.options import DrawOptions, FitOptions
 from mcflow.columns.schema import NUMBER_KINDS
@@ -38,21 +40,12 @@ from mcflow.typing import Array
 if TYPE_CHECKING:
     from mcflow.imputers import MCFlowImputer
 
-#: Options that do not change the result.
-_NO_EFFECT = {"quiet", "progress", "checkpoint_dir"}
+_NO_EFFECT = {"quiet", "progress", "checkpoint_dir"}  #: Options that do not change the result.
 #: Columns with the number of the draw and of the row that a stacked format adds, by format.
-ADDED = {
-    "long": ("draw", None),
-    "mids": (".imp", ".id"),
-    "stata": ("_mi_m", "_mi_id"),
-    "spss": ("Imputation_", None),
-}
-#: Suffixes of the columns with the bounds of an interval.
-ENDS = ("low", "high")
-#: Draws that are kept in memory for the summary and the report.
-MAX_KEPT = 5
-#: Seconds between two lines of progress without a terminal.
-LINE_EVERY = 10.0
+ADDED = {"long": ("draw", None), "mids": (".imp", ".id"), "stata": ("_mi_m", "_mi_id"), "spss": ("Imputation_", None)}
+ENDS = ("low", "high")  #: Suffixes of the columns with the bounds of an interval.
+MAX_KEPT = 5  #: Draws that are kept in memory for the summary and the report.
+LINE_EVERY = 10.0  #: Seconds between two lines of progress without a terminal.
 
 
 def check_output(output: Path, *others: Path | None) -> None:
@@ -132,8 +125,7 @@ def _ids(table: pa.Table, name: str) -> Array:
             f"--row-ids is {name!r}, a column of type {column.type} with {column.null_count} missing cells, but has to "
             "name a column of integers without missing cells."
         )
-    ids: Array = column.to_numpy()
-    return ids
+    return np.asarray(column)
 
 
 def draw_and_write(
@@ -218,9 +210,6 @@ def _lines(n_rows: int, output: Path, options: DrawOptions) -> list[str]:
 
 def _with_progress(tables: Iterable[pa.Table], total: int) -> Iterator[pa.Table]:
     """Pass tables on and show how many are drawn: a live display on a terminal, lines elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     console = Console(file=sys.stderr)
     columns = TextColumn("draw"), MofNCompleteColumn(), BarColumn(bar_width=24), TimeElapsedColumn()
     start = last = time.perf_counter()
@@ -239,11 +228,7 @@ def _with_progress(tables: Iterable[pa.Table], total: int) -> Iterator[pa.Table]
 def with_intervals(
     imputer: MCFlowImputer, source: TableFile, filled: pa.Table, level: float
 ) -> tuple[pa.Table, TableFile]:
-    """Add the bounds of prediction intervals to a filled table, and return it with the matching source.
-
-    Each numeric or ordered column with filled cells gets NAME.low and NAME.high, which are null where the cell is
-    observed.
-    """
+    """Add NAME.low and NAME.high, null in observed cells, to a filled table; return it with the matching source."""
     bounds = dict(zip(ENDS, imputer.interval(source.table, level), strict=True))
     twins = {}
     for column in imputer.schema_.columns:
@@ -296,10 +281,8 @@ def write_report_file(
     from mcflow.report import write_report
 
     options.notify_phase("writing the report")
-    tables = filled or []
-    draws = tables if len(tables) > 1 else None
-    write_report(
-        report, imputer, table, tables[0] if tables else None, draws=draws, command=command, source=source.name
-    )
+    first = filled[0] if filled else None
+    draws = filled if filled and len(filled) > 1 else None
+    write_report(report, imputer, table, first, draws=draws, command=command, source=source.name)
     if not options.quiet:
         print(f"Report written to {report}", file=sys.stderr)

@@ -12,6 +12,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
 from mcflow.cli.options import ColumnOptions, DrawOptions, EngineOptions, FitOptions, load_imputer, new_imputer
 from mcflow.errors import ParameterError
 
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
 
 
 def _is_folder(output: Path) -> bool:
-    """Return whether an output names a folder."""
     return output.is_dir() or (not output.suffix and str(output) != "-")
 
 
@@ -92,9 +94,6 @@ def fit_stream(
 @contextmanager
 def _shown(what: str, options: FitOptions) -> Iterator[Callable[[int, int], None]]:
     """Show the rows that are done and the speed: a live display on a terminal, lines elsewhere, or JSON."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     from mcflow.cli.outputs import LINE_EVERY
     from mcflow.fitting.progress import can_be_live, write_event
 

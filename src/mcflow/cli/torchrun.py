@@ -36,10 +36,7 @@ def worker_prefix() -> str:
 
 @contextmanager
 def sharing(source: Path, options: FitOptions) -> Iterator[tuple[FitOptions, bool]]:
-    """Join the other processes of torchrun, if any, and yield the options and whether this process writes the model.
-
-    The options are quiet in all processes but the first.
-    """
+    """Join the processes of torchrun, if any; yield the options, quiet in all but the first, and whether it is that."""
     if _world_size() == 1:
         yield options, True
         return

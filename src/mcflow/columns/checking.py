@@ -25,13 +25,10 @@ MAX_RATE_INCREASE = 0.1  # increase of a column's missing rate over the fit abov
 
 #: Words of the messages, by what a table is compared with.
 _WORDS = {
-    "fit": {"type": "at fit it had", "new": "the fit did not see", "range": "range of the fit", "rate": "at fit in"},
-    "schema": {
-        "type": "the schema has",
-        "new": "the schema does not list",
-        "range": "bounds of the schema",
-        "rate": "in the schema",
-    },
+    "type": {"fit": "at fit it had", "schema": "the schema has"},
+    "new": {"fit": "the fit did not see", "schema": "the schema does not list"},
+    "range": {"fit": "range of the fit", "schema": "bounds of the schema"},
+    "rate": {"fit": "at fit in", "schema": "in the schema"},
 }
 
 
@@ -165,13 +162,14 @@ def _cells(
     array: pa.Array, column: Column, codes: FloatArray, before: float, *, unseen: str, by: str = "fit"
 ) -> Iterator[Finding]:
     """Compare the cells of a column, whose share of missing cells was `before`, with the fit or the schema."""
-    name, kind, words = column.name, column.base or column.kind, _WORDS[by]
+    name, kind = column.name, column.base or column.kind
     rate = array.null_count / len(array)
     if str(array.type) != column.dtype and rate < 1:
-        yield Finding(name, "type", f"Column {name!r} has the type {array.type}; {words['type']} {column.dtype}.")
+        message = f"Column {name!r} has the type {array.type}; {_WORDS['type'][by]} {column.dtype}."
+        yield Finding(name, "type", message)
     yield from _categories(array, name, codes, unseen, by) if kind in CATEGORY_KINDS else _range(column, codes, by)
     if rate > before + MAX_RATE_INCREASE:
-        message = f"Column {name!r} is missing in {rate:.0%} of the rows; {words['rate']} {before:.0%}."
+        message = f"Column {name!r} is missing in {rate:.0%} of the rows; {_WORDS['rate'][by]} {before:.0%}."
         yield Finding(name, "missing cells", message)
 
 
@@ -180,7 +178,7 @@ def _categories(array: pa.Array, name: Any, codes: FloatArray, unseen: str, by: 
     categories = pc.unique(array.filter(new)).to_pylist()
     if categories:
         words = ", ".join(map(repr, categories[:5])) + (" …" if len(categories) > 5 else "")
-        message = f"Column {name!r} has categories that {_WORDS[by]['new']}: {words}."
+        message = f"Column {name!r} has categories that {_WORDS['new'][by]}: {words}."
         yield Finding(name, "new category", message, breaks=unseen == "error")
 
 
@@ -190,5 +188,5 @@ def _range(column: Column, codes: FloatArray, by: str) -> Iterator[Finding]:
     if infinite:
         yield Finding(name, "range", f"Column {name!r} has {infinite:,} infinite values.", breaks=True)
     elif outside:
-        message = f"Column {name!r} has {outside:,} values outside the {_WORDS[by]['range']}."
+        message = f"Column {name!r} has {outside:,} values outside the {_WORDS['range'][by]}."
         yield Finding(name, "range", message, breaks=by == "schema")

@@ -62,9 +62,8 @@ class KnotScale:
 
     def log_slope(self, values: FloatArray) -> FloatArray:
         """Return the logarithm of the slope of the map at each number."""
-        piece = _pieces(values, self.x)
         slopes: FloatArray = np.log(np.diff(self.u)) - np.log(np.diff(self.x))
-        return slopes[piece]
+        return slopes[_pieces(values, self.x)]
 
 
 def _pieces(values: FloatArray, knots: FloatArray) -> Array:
@@ -73,16 +72,14 @@ def _pieces(values: FloatArray, knots: FloatArray) -> Array:
 
 def _piecewise(values: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
     if len(start) == 2:
-        straight: FloatArray = (values - start[0]) / (start[1] - start[0]) * (end[1] - end[0]) + end[0]
-        return straight
+        return np.asarray((values - start[0]) / (start[1] - start[0]) * (end[1] - end[0]) + end[0])
     piece = _pieces(values, start)
     share = (values - start[piece]) / (start[piece + 1] - start[piece])
     mapped = end[piece] + share * (end[piece + 1] - end[piece])
     # Round-off must not move a value past a knot: the next piece may be a million times steeper.
     floor = np.where(values >= start[0], end[piece], -np.inf)
     ceiling = np.where(values <= start[-1], end[piece + 1], np.inf)
-    inside: FloatArray = np.clip(mapped, floor, ceiling)
-    return inside
+    return np.asarray(np.clip(mapped, floor, ceiling))
 
 
 @dataclass(frozen=True)
@@ -127,10 +124,7 @@ class CategoryCode:
 
 
 class TableCodec:
-    """Encoding of all columns of a model.
-
-    A number takes one place, that is one column of the encoded row, and a category one or more.
-    """
+    """Encoding of all columns of a model: a number takes one place of the encoded row, a category one or more."""
 
     def __init__(
         self, columns: Sequence[Column], scales: Sequence[KnotScale | None], max_one_hot: int = MAX_ONE_HOT
@@ -206,8 +200,7 @@ class TableCodec:
 
     def tensors(self) -> dict[str, Array]:
         """Return the scales as named arrays for a model file."""
-        named = {f"scale.{k}": scale for k, scale in enumerate(self.scales) if scale is not None}
-        return {name: np.stack((scale.x, scale.u)) for name, scale in named.items()}
+        return {f"scale.{k}": np.stack((s.x, s.u)) for k, s in enumerate(self.scales) if s is not None}
 
     @classmethod
     def from_tensors(
@@ -225,6 +218,5 @@ def check_ranges(columns: Sequence[Column]) -> None:
         if column.kind not in CATEGORY_KINDS and max(abs(column.low), abs(column.high)) > MAX_NUMBER:
             raise DataError(
                 f"Column {column.name!r} ranges from {column.low:g} to {column.high:g}, and sums of such numbers "
-                f"overflow float64. Numbers may have at most {MAX_NUMBER:g}. "
-                "Divide the column by a constant first."
+                f"overflow float64. Numbers may have at most {MAX_NUMBER:g}. Divide the column by a constant first."
             )

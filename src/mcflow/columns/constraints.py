@@ -167,11 +167,10 @@ def _unreadable(text: str, why: str) -> ParameterError:
 
 
 def fold(values: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatArray:
-    """Reflect values at two bounds until they lie between them.
+    """Reflect values at two bounds until they lie between them, which unlike clipping puts no point mass on a bound.
 
     A value at distance d above the upper bound u becomes u - d, and one at distance d below the lower bound l becomes
-    l + d. If d exceeds the width w = u - l, it is first replaced by the triangle wave w - abs(w - d mod 2w). Unlike
-    clipping, reflection puts no point mass on a bound.
+    l + d. If d exceeds the width w = u - l, it is first replaced by the triangle wave w - abs(w - d mod 2w).
     """
     values, low, high = (np.asarray(given, dtype=np.float64) for given in (values, low, high))
     above = values > high
@@ -276,14 +275,12 @@ class Constraints:
         self._check_values_left()
 
     def apply(self, values: FloatArray, missing: BoolArray, *, rules: bool = True) -> FloatArray:
-        """Move the fills of missing cells to values that satisfy the constraints.
+        """Move the fills of missing cells to values that satisfy the constraints; all arrays (n_rows, n_columns).
 
         From the largest column of the rules to the smallest, each cell gets a ceiling: its observed value, or the
         largest value that leaves room for all cells above it. Then, from the smallest to the largest, each fill is
-        folded into the interval between the cells below it and its ceiling. Where that interval is empty, the bounds
-        of the column are used.
-
-        Shapes: `values` (n_rows, n_columns), `missing` (n_rows, n_columns), returns (n_rows, n_columns).
+        folded into the interval between the cells below it and its ceiling, or into the bounds of its column where
+        that interval is empty.
         """
         result = np.array(values, dtype=np.float64)
         open_cells = missing & ~np.isnan(result)
@@ -351,9 +348,8 @@ class Constraints:
     @cached_property
     def _alone(self) -> list[int]:
         """Columns with constraints of their own but without rules between columns."""
-        listed = np.array([options is not None for options in self.allowed], dtype=np.bool_)
-        rounded = self.whole | np.array([decimals is not None for decimals in self.decimals], dtype=np.bool_)
-        bound = np.isfinite(self.low) | np.isfinite(self.high) | rounded | listed
+        given = [a is not None or d is not None for a, d in zip(self.allowed, self.decimals, strict=True)]
+        bound = np.isfinite(self.low) | np.isfinite(self.high) | self.whole | np.array(given, dtype=np.bool_)
         return [column for column in np.flatnonzero(bound).tolist() if column not in self._order]
 
     def _apply_rules(self, values: FloatArray, open_cells: BoolArray) -> FloatArray:
@@ -388,12 +384,9 @@ class Constraints:
             raise ParameterError(
                 "Constraints need one low, high, whole and allowed for each name, and every name only once."
             )
-        for rule in self.rules:
-            for name in rule.columns:
-                if name not in self.names:
-                    raise ParameterError(
-                        f"Rule {rule} names {name!r}, which is not a column.{did_you_mean(name, self.names)}"
-                    )
+        unknown = [(rule, name) for rule in self.rules for name in rule.columns if name not in self.names]
+        for rule, name in unknown:
+            raise ParameterError(f"Rule {rule} names {name!r}, which is not a column.{did_you_mean(name, self.names)}")
 
     def _check_values_left(self) -> None:
         """Raise an error if no row of missing cells could satisfy the bounds and rules."""

@@ -6,7 +6,6 @@ __all__ = [
     "CONTAINERS",
     "Frame",
     "add_columns",
-    "arrow_array",
     "build_frame",
     "cells_of",
     "codes_of",
@@ -14,8 +13,6 @@ __all__ = [
     "fill_native",
     "is_text",
     "is_time",
-    "natural_type",
-    "new_cells",
     "observed_cells",
     "read_frame",
     "read_where",
@@ -24,7 +21,6 @@ __all__ = [
     "type_named",
     "whole_columns",
     "whole_counts",
-    "whole_numbers",
 ]
 
 import math
@@ -41,15 +37,7 @@ import pyarrow.compute as pc
 from sklearn.utils.validation import check_array
 
 from mcflow.columns.numerals import read_truth
-from mcflow.columns.schema import (
-    CATEGORY_KINDS,
-    NUMBER_KINDS,
-    Column,
-    TableSchema,
-    numbers_in,
-    without_values,
-    without_words,
-)
+from mcflow.columns.schema import CATEGORY_KINDS, Column, TableSchema, numbers_in, without_values, without_words
 from mcflow.errors import DataError, MissingExtraError, ParameterError, did_you_mean
 from mcflow.typing import Array, BoolArray, FloatArray
 
@@ -94,7 +82,7 @@ class Frame:
 
     def arrow(self, position: int) -> pa.Array | None:
         """Return a column as an Arrow array, or None when its cells have mixed types."""
-        return arrow_array(self.series(position))
+        return _arrow_array(self.series(position))
 
     def missing(self, position: int, column: Column | None = None) -> BoolArray:
         """Return the mask of a column's missing cells, (n_rows,); `column` tells which values are missing too."""
@@ -129,7 +117,7 @@ class Frame:
         kind = column.base or column.kind
         plain = self.container == "numpy" and self.native.dtype.kind in "fiu"
         numbers = self.native if plain else self._floats
-        if numbers is not None and kind in (NUMBER_KINDS if plain else ("continuous", "integer")):
+        if numbers is not None and (kind in ("continuous", "integer") or (plain and kind == "datetime")):
             return _without_codes(numbers[:, position].astype(np.float64), column)
         array = self.arrow(position)
         if array is None:
@@ -157,7 +145,7 @@ class Frame:
         if self.container == "numpy":
             filled: Array = np.array(self.native)
             for k, p in changed:
-                cells = new_cells(self.arrow(p), after[missing[:, k], k], schema.columns[p])
+                cells = _new_cells(self.arrow(p), after[missing[:, k], k], schema.columns[p])
                 filled[missing[:, k], p] = cells.to_pylist() if filled.dtype == object else cells.to_numpy(False)
             return filled
         series = [fill_native(self.series(p), missing[:, k], after[:, k], schema.columns[p]) for k, p in changed]
@@ -188,9 +176,8 @@ def _without_codes(values: FloatArray, column: Column) -> FloatArray:
 
 def _is_missing(cell: Any) -> bool:
     """Tell whether a cell of a column of mixed types is None, NaN, or pandas' NA or NaT."""
-    return (
-        cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and math.isnan(cell))
-    )
+    names = ("NoneType", "NAType", "NaTType")
+    return type(cell).__name__ in names or (isinstance(cell, float) and math.isnan(cell))
 
 
 def read_frame(given: Any) -> Frame:
@@ -228,10 +215,7 @@ def _read_array(given: Any) -> Frame:
 
 
 def read_where(where: Any, frame: Frame) -> BoolArray:
-    """Return which cells of a table may be filled (n_rows, n_columns), given an array or a data frame of booleans.
-
-    A data frame may have some of the columns of the table, in any order; cells of the others are not filled.
-    """
+    """Return which cells may be filled (n_rows, n_columns), given booleans: an array, or a frame with some columns."""
     native = nw.from_native(where, eager_only=True, pass_through=True)
     if not isinstance(native, nw.DataFrame):
         given: Array = np.asarray(where)
@@ -274,13 +258,8 @@ def _to_polars(frame: nw.DataFrame[Any]) -> Any:
         return frame.to_polars()
     columns = []
     for series in frame.iter_columns():
-        array = arrow_array(series) if series.dtype == nw.Object else None
-        if array is not None:
-            column = pl.Series(array)
-        elif series.dtype == nw.Object:
-            column = pl.Series(series.to_list(), dtype=pl.Object)
-        else:
-            column = series.to_polars()
+        cells = _arrow_array(series) if series.dtype == nw.Object else series.to_polars()
+        column = pl.Series(series.to_list(), dtype=pl.Object) if cells is None else pl.Series(cells)
         columns.append(column.alias(str(series.name)))
     return pl.DataFrame(columns)
 
@@ -333,7 +312,7 @@ def build_frame(container: str, columns: Mapping[Any, pa.Array]) -> Any:
     return native
 
 
-def arrow_array(series: Any) -> pa.Array | None:
+def _arrow_array(series: Any) -> pa.Array | None:
     """Return a column as one Arrow array with NaN as null, or None when its cells have mixed types."""
     try:
         array = _as_arrow(series)
@@ -418,7 +397,7 @@ def _text_codes(array: pa.Array, column: Column, unseen: str) -> FloatArray:
 
 
 def _time_codes(array: pa.Array, column: Column) -> FloatArray:
-    if not is_time(array.type) or _family(array.type) != _family(natural_type(column)):
+    if not is_time(array.type) or _family(array.type) != _family(_natural_type(column)):
         raise pa.ArrowInvalid("not times, or durations instead of times")
     counts, unit = whole_counts(array)
     step = _step(column)
@@ -478,7 +457,7 @@ def _some(found: list[Any], most: int = 5) -> str:
 def cells_of(codes: FloatArray, column: Column, kind: pa.DataType | None = None) -> pa.Array:
     """Decode codes (n_cells,) into cells of an Arrow type, by default the type of the column at fit."""
     base = column.base or column.kind
-    kind = kind or natural_type(column)
+    kind = kind or _natural_type(column)
     if base in CATEGORY_KINDS:
         return pa.array(list(column.categories)).take(pa.array(codes.astype(np.int64))).cast(kind)
     if base == "datetime":
@@ -486,7 +465,7 @@ def cells_of(codes: FloatArray, column: Column, kind: pa.DataType | None = None)
     if is_text(kind) and column.format is not None:
         return column.format.write(pa.array(codes)).cast(kind)
     if pa.types.is_integer(kind):
-        return pa.array(_with_ends(whole_numbers(codes, kind.to_pandas_dtype()), codes, column.categories, column))
+        return pa.array(_with_ends(_whole_numbers(codes, kind.to_pandas_dtype()), codes, column.categories, column))
     return pa.array(codes).cast(kind)
 
 
@@ -502,17 +481,17 @@ def _with_ends(counts: Array, codes: FloatArray, ends: tuple[Any, ...], column: 
 def _times(codes: FloatArray, column: Column, kind: pa.DataType) -> pa.Array:
     unit, step = _unit(kind), _step(column)
     if unit >= step:
-        counts = whole_numbers(codes / (unit // step), np.int64)
+        counts = _whole_numbers(codes / (unit // step), np.int64)
     else:
         whole = np.floor(codes)
-        parts = whole_numbers((codes - whole) * (step // unit), np.int64)
-        counts = whole_numbers(whole, np.int64) * (step // unit) + parts
+        parts = _whole_numbers((codes - whole) * (step // unit), np.int64)
+        counts = _whole_numbers(whole, np.int64) * (step // unit) + parts
     counts = _with_ends(counts, codes, tuple(end // unit for end in column.categories), column)
     plain = pa.array(counts.astype(np.int32)) if pa.types.is_date32(kind) else pa.array(counts)
     return plain.cast(kind)
 
 
-def natural_type(column: Column) -> pa.DataType:
+def _natural_type(column: Column) -> pa.DataType:
     """Return the Arrow type of a column's cells at fit; for a categorical column, that of its categories."""
     if (column.base or column.kind) in CATEGORY_KINDS:
         return pa.array(list(column.categories)).type
@@ -531,7 +510,7 @@ def type_named(word: str) -> pa.DataType | None:
     return kind if pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_time(kind) else None
 
 
-def whole_numbers(values: FloatArray, dtype: Any) -> Array:
+def _whole_numbers(values: FloatArray, dtype: Any) -> Array:
     """Round to integers, clipped to the range of an integer type."""
     limits = np.iinfo(dtype)
     # The largest int64 is not a float64, so the limit is the next float64 below it.
@@ -539,7 +518,7 @@ def whole_numbers(values: FloatArray, dtype: Any) -> Array:
     return np.clip(np.rint(values), float(limits.min), high).astype(limits.dtype)
 
 
-def new_cells(array: pa.Array, codes: FloatArray, column: Column) -> pa.Array:
+def _new_cells(array: pa.Array, codes: FloatArray, column: Column) -> pa.Array:
     """Decode codes (n_cells,) into the type of `array`, or into the type at fit when `array` cannot hold them."""
     return cells_of(codes, column, _plain(array.type) if _fits(array, column) else None)
 
@@ -552,7 +531,7 @@ def _fits(array: pa.Array, column: Column) -> bool:
     """Tell whether a column's type can hold the values of the fit; only a column without observed cells may not."""
     kind = _plain(array.type)
     fractional = pa.types.is_integer(kind) and not column.whole
-    return array.null_count < len(array) or (_family(kind) == _family(natural_type(column)) and not fractional)
+    return array.null_count < len(array) or (_family(kind) == _family(_natural_type(column)) and not fractional)
 
 
 def _family(kind: pa.DataType) -> str:
@@ -569,9 +548,9 @@ def _family(kind: pa.DataType) -> str:
 
 def fill_native(series: nw.Series[Any], missing: BoolArray, codes: FloatArray, column: Column) -> nw.Series[Any]:
     """Return a series of the same type with `missing` cells (n_rows,) replaced by decoded `codes` (n_rows,)."""
-    array = arrow_array(series)
+    array = _arrow_array(series)
     assert array is not None
-    cells = new_cells(array, codes[missing], column)
+    cells = _new_cells(array, codes[missing], column)
     fill = {"pandas": _fill_pandas, "polars": _fill_polars, "pyarrow": _fill_arrow}
     native = fill[str(series.implementation).lower()](series.to_native(), missing, cells, _fits(array, column))
     filled: nw.Series[Any] = nw.from_native(native, series_only=True).alias(series.name)

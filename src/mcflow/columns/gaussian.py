@@ -11,17 +11,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.linalg import block_diag
 
 from mcflow.config import Interval, check_parameter
 from mcflow.errors import DataError
 from mcflow.typing import BoolArray, FloatArray
 
 MAX_BLOCK_CELLS = 2**20  # maximum number of cells in the matrices of one block of rows: 8 MiB of float64
+MIN_EIGENVALUE = 1e-9  # smallest eigenvalue of a correlation matrix, as a fraction of the largest; others are raised
 
-#: Smallest eigenvalue of a correlation matrix, as a fraction of the largest; smaller ones are raised to it.
-MIN_EIGENVALUE = 1e-9
-
-_LIMITS = {
+#: Constraints of the settings of a fit.
+FIT_LIMITS = {
     "max_steps": Interval(int, 1),
     "tolerance": Interval(float, 0),
     "shrinkage": Interval(float, 0, optional=True),
@@ -35,8 +35,7 @@ class _Block:
 
     rows: npt.NDArray[np.intp]  # (n_rows,) indices into the table
     pattern: npt.NDArray[np.intp]  # (n_rows,) index of each row's pattern
-    # (n_patterns, n_missing) the missing columns of each pattern, padded with dummy indices from n_columns on
-    missing: npt.NDArray[np.intp]
+    missing: npt.NDArray[np.intp]  # (n_patterns, n_missing) missing columns, padded with dummies from n_columns on
 
     def submatrices(self, padded: FloatArray) -> FloatArray:
         """Return the part of a padded precision for each pattern, (n_patterns, n_missing, n_missing)."""
@@ -62,7 +61,6 @@ class MaskedRows:
 
     Examples
     --------
-    >>> import numpy as np
     >>> rows = MaskedRows(np.array([[2.0, np.nan]]))
     >>> rows.fill(np.array([[1.0, -0.5], [-0.5, 1.0]]))
     array([[2., 1.]])
@@ -81,7 +79,7 @@ class MaskedRows:
 
     def solved(self, precision: FloatArray) -> Iterator[tuple[_Block, FloatArray]]:
         """Yield each block with the inverses of its patterns' parts of the precision."""
-        padded = _padded_precision(precision)
+        padded = block_diag(precision, np.eye(len(precision)))  # the identity is for the dummy indices
         for block in self.blocks:  # torch is about twice as fast as numpy for many small matrices
             yield block, torch.linalg.inv(torch.from_numpy(block.submatrices(padded))).numpy()
 
@@ -104,14 +102,6 @@ def _padded(rows: FloatArray) -> FloatArray:
     return np.concatenate([rows, np.zeros_like(rows)], axis=1)
 
 
-def _padded_precision(precision: FloatArray) -> FloatArray:
-    """Extend a precision to twice its size by an identity block for the dummy indices."""
-    size = len(precision)
-    padded = np.eye(2 * size)
-    padded[:size, :size] = precision
-    return padded
-
-
 def _blocks(missing: BoolArray) -> Iterator[_Block]:
     """Split rows into blocks, ordered by their number of missing cells and by pattern."""
     n_rows, n_columns = missing.shape
@@ -131,8 +121,7 @@ def _missing_columns(patterns: BoolArray) -> npt.NDArray[np.intp]:
     counts = patterns.sum(axis=1)
     rank = np.arange(counts.max(initial=0))
     columns = np.argsort(~patterns, axis=1, kind="stable")[:, : len(rank)]
-    padded: npt.NDArray[np.intp] = np.where(rank < counts[:, None], columns, patterns.shape[1] + rank)
-    return padded
+    return np.asarray(np.where(rank < counts[:, None], columns, patterns.shape[1] + rank))
 
 
 def column_moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -140,7 +129,6 @@ def column_moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> column_moments(np.array([[1.0, 4.0], [3.0, np.nan]]))
     (array([2., 4.]), array([1., 1.]))
     """
@@ -222,12 +210,9 @@ class GaussianModel:
         return variance[:, : rows.shape[1]] * self._scale**2
 
     def draw(self, rows: FloatArray, normals: FloatArray) -> FloatArray:
-        """Fill missing cells with a joint draw from their conditional distribution.
-
-        Shapes: `rows` (n_rows, n_columns), `normals` (n_rows, n_columns), returns (n_rows, n_columns).
-        """
+        """Fill missing cells with a joint draw given standard normal numbers; all arrays (n_rows, n_columns)."""
         masked, precision = self._masked(rows), self._precision
-        noise, padded = _padded(normals), _padded_precision(precision)
+        noise, padded = _padded(normals), block_diag(precision, np.eye(len(precision)))
         for block in masked.blocks:
             # With P = LL', the vector L'⁻¹z has the covariance P⁻¹.
             factors = np.linalg.cholesky(block.submatrices(padded)).swapaxes(1, 2)
@@ -239,7 +224,7 @@ class GaussianModel:
 
 def _check(rows: FloatArray, **settings: float | None) -> None:
     for name, value in settings.items():
-        check_parameter(name, value, _LIMITS[name])
+        check_parameter(name, value, FIT_LIMITS[name])
     if rows.ndim != 2 or np.isinf(rows).any():
         raise DataError(
             f"A Gaussian is fitted to a matrix of finite numbers, NaN where missing, but the rows have the shape "
@@ -285,5 +270,4 @@ def _inverse(matrix: FloatArray) -> FloatArray:
     """Invert a positive semi-definite matrix after raising its smallest eigenvalues."""
     values, vectors = np.linalg.eigh(matrix)
     values = np.maximum(values, MIN_EIGENVALUE * values.max(initial=1.0))
-    inverse: FloatArray = (vectors / values) @ vectors.T
-    return inverse
+    return np.asarray((vectors / values) @ vectors.T)

@@ -16,22 +16,13 @@ from mcflow.columns.planning import FEW_CELLS, MAX_CATEGORIES, USER_KINDS, Colum
 from mcflow.columns.schema import CATEGORY_KINDS, Column
 
 #: Reasons that do not depend on the cells, by kind.
-_REASONS = {
-    "empty": "no observed cell",
-    "boolean": "true or false",
-    "identifier": "a different value in every row",
-}
+_REASONS = {"empty": "no observed cell", "boolean": "true or false", "identifier": "a different value in every row"}
 #: What is done with a column that is not both used and filled, by role or kind.
-_USES = {
-    "ignore": "left unchanged",
-    "outcome": "left unchanged",
+_USES = dict.fromkeys(("ignore", "outcome", "identifier", "text", "other"), "left unchanged") | {
     "predictors_only": "used, not filled",
     "targets_only": "filled, not used",
     "empty": "not used",
     "constant": "filled with its value",
-    "identifier": "left unchanged",
-    "text": "left unchanged",
-    "other": "left unchanged",
 }
 
 
@@ -41,10 +32,7 @@ def inspect_columns(frame: Frame, settings: ColumnSettings | None = None) -> lis
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         columns, arrays = find_columns(frame, given)
-    return [
-        column_facts(column, arrays[p], frame.n_rows, given=column.name in given.kinds)
-        for p, column in enumerate(columns)
-    ]
+    return [column_facts(c, arrays[p], frame.n_rows, given=c.name in given.kinds) for p, c in enumerate(columns)]
 
 
 def column_facts(column: Column, array: pa.Array | None, n_rows: int, *, given: bool = False) -> dict[str, Any]:
@@ -79,8 +67,8 @@ def _reason(column: Column, array: pa.Array | None, *, given: bool) -> str:
 
 
 def _content(column: Column, array: pa.Array | None) -> str:
+    seen = 0 if array is None else len(array) - array.null_count
     if column.kind == "text":
-        seen = 0 if array is None else len(array) - array.null_count
         return f"{pc.count_distinct(array).as_py():,} different texts in {seen:,} cells"
     if column.kind == "constant":
         value = column.categories[0] if column.base in CATEGORY_KINDS else value_range(column)[0]
@@ -89,11 +77,10 @@ def _content(column: Column, array: pa.Array | None) -> str:
         return f"{len(column.categories):,} categories"
     low, high = map(_short, value_range(column))
     words = {"datetime": "", "integer": "whole numbers, "}.get(column.kind, "numbers, ") + f"{low} to {high}"
-    seen = 0 if array is None else len(array) - array.null_count
     if column.kind != "integer" or not isinstance(column.name, str) or seen <= FEW_CELLS:
         return words
-    distinct = bool(pc.count_distinct(array).as_py() == seen)
-    return words + "; all different: ignore it if it identifies rows" * distinct
+    distinct = pc.count_distinct(array).as_py() == seen
+    return words + ("; all different: ignore it if it identifies rows" if distinct else "")
 
 
 def possible_kinds(column: Column, array: pa.Array) -> list[str]:
@@ -117,9 +104,7 @@ def possible_kinds(column: Column, array: pa.Array) -> list[str]:
 
 def value_range(column: Column) -> list[Any]:
     """Return the smallest and the largest value of a column of numbers or times."""
-    ends = cells_of(np.array([column.low, column.high]), column, type_named(column.dtype))
-    values: list[Any] = ends.to_pylist()
-    return values
+    return list(cells_of(np.array([column.low, column.high]), column, type_named(column.dtype)).to_pylist())
 
 
 def _short(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Marginals"]
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,12 +12,8 @@ from mcflow.random import row_uniforms
 from mcflow.typing import FloatArray
 
 
-@dataclass(frozen=True)
-class Marginals:
-    """Empirical distribution of each column, stored as at most a few thousand quantiles.
-
-    Quantiles are observed values and are never interpolated, so a column of whole numbers is filled with whole numbers.
-    """
+class Marginals(NamedTuple):
+    """Empirical distribution of each column, stored as quantiles that are observed values, never interpolated."""
 
     quantiles: FloatArray  # (n_points, n_columns) observed values at evenly spaced ranks, in ascending order
 
@@ -32,10 +28,7 @@ class Marginals:
         return cls(np.take_along_axis(ordered, ranks, axis=0))
 
     def fill(self, values: FloatArray, uniforms: FloatArray) -> FloatArray:
-        """Fill each missing cell with the quantile of its column that its uniform number selects.
-
-        Shapes: `values` (n_rows, n_columns), `uniforms` (n_rows, n_columns), returns (n_rows, n_columns).
-        """
+        """Fill each missing cell with the quantile that its uniform number selects; all arrays (n_rows, n_columns)."""
         ranks = (uniforms * len(self.quantiles)).astype(np.int64)
         return np.where(np.isnan(values), np.take_along_axis(self.quantiles, ranks, axis=0), values)
 

@@ -188,10 +188,7 @@ class NumberShapes:
         return {mark: sum(count for _, bare, count in found if _requires(bare, mark)) for mark in _DECISIVE}
 
     def format(self, decimal: str = ".") -> NumberFormat | None:
-        """Return the format of all cells, or None if they are not numbers of one unit.
-
-        `decimal` is the decimal mark where the cells do not show it.
-        """
+        """Return the format of all cells, with `decimal` where they do not show it; None unless numbers of one unit."""
         found = self._matches()
         if len(found) < len(self.counts) or all(match["limit"] for match, *_ in found):
             return None  # a column of limits alone, as in <=50K and >50K, is a column of ranges

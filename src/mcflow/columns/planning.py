@@ -47,28 +47,18 @@ from mcflow.columns.schema import (
 from mcflow.errors import DataError, ParameterError, did_you_mean, warn
 from mcflow.typing import Array, FloatArray
 
-#: Kinds that users may set: those of the model, and those that exclude a column from it.
-USER_KINDS = (*MODEL_KINDS, "identifier", "text")
-
-#: Maximum number of allowed codes that are listed when a rule compares a coarse time column with a finer one.
-MAX_LISTED_CODES = 100_000
-
-#: Range below which whole floats are not rounded without further evidence that they are integers: the fewer values a
-#: column has, the more accuracy rounding costs.
-NARROW_RANGE = 50
-
+USER_KINDS = (*MODEL_KINDS, "identifier", "text")  # kinds that users may set; the last two exclude a column
+MAX_LISTED_CODES = 100_000  # maximum number of codes that are listed when a rule compares times of different steps
+NARROW_RANGE = 50  # range below which whole floats are not rounded, as rounding costs more accuracy there
 SAMPLE = 1_000  # cells whose decimals are counted before those of all cells
 MAX_CATEGORIES = 1000  # maximum number of categories of a column
 FEW_CELLS = 20  # minimum number of cells for detecting identifiers by distinct values
 
-#: Ratios of distinct texts to cells between which a column is ambiguous. There the decision depends on the probability
-#: that two cells agree, which does not change with the number of rows, so that folds of a table agree.
+#: Ratios of distinct texts to cells between which the probability that two cells agree decides whether they are free
+#: text; it does not change with the number of rows, so that folds of a table agree.
 AMBIGUOUS_RATIOS = (0.4, 0.6)
-
-#: Expected number of repeated values from which a column of distinct whole numbers is an identifier: chance would give
-#: no repetition with a probability of exp(-10).
+#: Expected number of repeated values from which distinct whole numbers are identifiers, not distinct by chance.
 MIN_EXPECTED_REPEATS = 10.0
-
 #: Parts of names that mark a column of distinct whole numbers as an identifier.
 IDENTIFIER_NAMES = frozenset({"id", "ids", "uid", "uuid", "guid", "key", "acct", "account", "ssn", "mrn", "serial"})
 MAX_SPELLINGS = 20  # maximum number of spellings of true and false in a column
@@ -176,14 +166,8 @@ def _with_decimals(column: Column, array: pa.Array | None, settings: ColumnSetti
     return replace(column, decimals=decimals)
 
 
-def _allow_fractions(
-    columns: list[Column], arrays: Mapping[int, pa.Array | None], settings: ColumnSettings
-) -> list[Column]:
-    """Allow fractional fills in detected integer columns with a narrow range when all columns of the table are floats.
-
-    A table of floats carries no evidence of integer types. When any column has another type, a float column of whole
-    numbers is taken for integers with missing cells.
-    """
+def _allow_fractions(columns: list[Column], arrays: dict[int, Any], settings: ColumnSettings) -> list[Column]:
+    """Allow fractional fills in detected integer columns with a narrow range if no column shows evidence of types."""
     floats = all(array is not None and pa.types.is_floating(array.type) for array in arrays.values())
     if settings.whole or settings.decimals or not floats:
         return columns
@@ -277,11 +261,7 @@ def _same_steps(columns: list[Column], rules: list[Rule], names: list[str]) -> l
 
 
 def _constraints(
-    schema: TableSchema,
-    settings: ColumnSettings,
-    rules: list[Rule],
-    arrays: dict[int, pa.Array | None],
-    steps: list[float],
+    schema: TableSchema, settings: ColumnSettings, rules: list[Rule], arrays: dict[int, Any], steps: list[float]
 ) -> Constraints:
     columns = [schema.columns[p] for p in schema.coded]
     names = [_word(column.name) for column in columns]
@@ -483,11 +463,9 @@ def _with_categories(array: pa.Array, kind: str, base: dict[str, Any]) -> Column
         raise DataError(
             f"Column {base['name']!r} has {len(categories):,} categories, but a boolean has two. Use 'category'."
         )
-    if pa.types.is_dictionary(array.type):
-        order = {category: code for code, category in enumerate(array.dictionary.to_pylist())}
-        categories = sorted(categories, key=order.__getitem__)
-    else:
-        categories = sorted(categories)
+    known = array.dictionary.to_pylist() if pa.types.is_dictionary(array.type) else sorted(categories)
+    order = {category: code for code, category in enumerate(known)}
+    categories.sort(key=order.__getitem__)
     if len(categories) > MAX_CATEGORIES:
         raise DataError(
             f"Column {base['name']!r} has {len(categories):,} categories, but at most {MAX_CATEGORIES:,} are allowed. "
@@ -515,13 +493,9 @@ def _found_kind(name: Any, array: pa.Array) -> str:
         return _number_kind(name, array)
     if is_time(kind):
         return "datetime"
-    if pa.types.is_dictionary(kind):
-        values = kind.value_type
-        plain = is_text(values) or pa.types.is_integer(values)
-        return ("ordered" if kind.ordered else "category") if plain else "other"
-    if is_text(kind):
-        return _text_kind(name, array)
-    return "other"
+    if pa.types.is_dictionary(kind) and (is_text(kind.value_type) or pa.types.is_integer(kind.value_type)):
+        return "ordered" if kind.ordered else "category"
+    return _text_kind(name, array) if is_text(kind) else "other"
 
 
 def _number_kind(name: Any, array: pa.Array) -> str:

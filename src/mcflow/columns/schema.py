@@ -14,7 +14,6 @@ __all__ = [
     "ROLES",
     "Suspect",
     "TableSchema",
-    "find_words",
     "numbers_in",
     "suspected_codes",
     "warn_of_suspects",
@@ -40,17 +39,13 @@ from mcflow.typing import Array, BoolArray, FloatArray
 NUMBER_KINDS = ("continuous", "integer", "datetime")  # numeric kinds, including dates and times
 CATEGORY_KINDS = ("boolean", "category", "ordered")  # categorical kinds
 MODEL_KINDS = (*NUMBER_KINDS, *CATEGORY_KINDS)  # kinds that the model fills
-#: All kinds; the last five are not part of the model.
-KINDS = (*MODEL_KINDS, "constant", "empty", "identifier", "text", "other")
-
+KINDS = (*MODEL_KINDS, "constant", "empty", "identifier", "text", "other")  # all kinds
 ROLES = ("fill", "ignore", "predictors_only", "targets_only", "outcome")  # roles of a column; see `Column`
 
 #: Texts that mark a missing cell in every column: those of pandas, their other cases, and the "?" of many older files.
 MISSING_MARKS = frozenset(
-    {
-        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A"),
-        *("NA", "NULL", "NaN", "NAN", "Nan", "None", "n/a", "nan", "null", "?"),
-    }
+    {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A"}
+    | {"NA", "NULL", "NaN", "NAN", "Nan", "None", "n/a", "nan", "null", "?"}
 )
 
 #: Limits of detection without a number, which are read as missing with a warning.
@@ -72,8 +67,7 @@ SUSPECT_WORDS = frozenset(
 MAX_CODES = 5  # maximum number of codes at one end of a column
 MIN_CELLS = 10  # minimum number of cells with other values beside codes
 MIN_DISTINCT = 10  # minimum number of other values beside a code that is no typical one
-#: Values that programs write for missing numbers.
-_LIMITS = {-32768.0, 32767.0, -2147483648.0, 2147483647.0, 1e20, -1e20, 1e30, -1e30}
+_LIMITS = {-32768.0, 32767.0, -2147483648.0, 2147483647.0, 1e20, -1e20, 1e30, -1e30}  # written for missing numbers
 
 
 @dataclass(frozen=True)
@@ -258,7 +252,7 @@ def without_values(array: Any, values: tuple[Any, ...], form: NumberFormat | Non
     return _null_where(array, hit)
 
 
-def find_words(texts: Any, words: frozenset[str], *, lower: bool) -> Any:
+def _find_words(texts: Any, words: frozenset[str], *, lower: bool) -> Any:
     """Return which texts, without surrounding white space, are in a set of words."""
     trimmed = pc.utf8_trim_whitespace(texts)
     return pc.is_in(pc.utf8_lower(trimmed) if lower else trimmed, value_set=pa.array(sorted(words), texts.type))
@@ -266,8 +260,7 @@ def find_words(texts: Any, words: frozenset[str], *, lower: bool) -> Any:
 
 def without_words(texts: Any, *, numeric: bool) -> Any:
     """Return texts with null in place of words for missing cells; `numeric` takes those of columns of numbers."""
-    hit = find_words(texts, MISSING_WORDS if numeric else MISSING_MARKS, lower=numeric)
-    return _null_where(texts, hit)
+    return _null_where(texts, _find_words(texts, MISSING_WORDS if numeric else MISSING_MARKS, lower=numeric))
 
 
 def warn_of_words(name: Any, cells: Any) -> None:
@@ -293,16 +286,13 @@ def _null_where(array: Any, hit: Any) -> Any:
     return pa.DictionaryArray.from_arrays(indices, array.dictionary, ordered=array.type.ordered)
 
 
-# ---------------------------------------------------------------- suspected codes
-
-
 def suspected_codes(array: Any) -> list[Suspect]:
     """Return values that may stand for missing cells: isolated codes in numbers, and words in text."""
     kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _suspected_numbers(np.asarray(array.drop_null().cast(pa.float64(), safe=False)))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        found = pc.value_counts(array.filter(find_words(array, SUSPECT_WORDS, lower=True).fill_null(False)))
+        found = pc.value_counts(array.filter(_find_words(array, SUSPECT_WORDS, lower=True).fill_null(False)))
         return [Suspect(entry["values"], entry["counts"]) for entry in found.to_pylist()]
     return []
 

@@ -132,17 +132,14 @@ def _fields(column: Column, n_rows: int) -> dict[str, Any]:
     kind = column.base or column.kind
     if kind == "integer" and not column.whole:
         kind = "continuous"  # it is filled with fractions
-    fields: dict[str, Any] = {
-        "kind": kind if kind in USER_KINDS else AUTO,
-        "role": column.role,
-        "missing": list(column.missing_codes),
-    }
+    fields: dict[str, Any] = {"kind": kind if kind in USER_KINDS else AUTO, "role": column.role, "type": column.dtype}
     is_exact = column.step >= 1 and column.dtype.startswith(("date", "timestamp"))  # ISO times have microseconds
     if kind in CATEGORY_KINDS and column.coded:
         fields |= {"categories": list(column.categories)} if len(column.categories) <= MAX_LISTED else {}
     elif column.coded and column.kind != "constant" and (column.kind != "datetime" or is_exact):
         fields["bounds"] = [end.isoformat() if isinstance(end, date) else end for end in value_range(column)]
-    return fields | {"type": column.dtype, "missing_share": round(column.missing / max(n_rows, 1), 4)}
+    share = round(column.missing / max(n_rows, 1), 4)
+    return fields | {"missing": list(column.missing_codes), "missing_share": share}
 
 
 def _toml(value: Any) -> str:

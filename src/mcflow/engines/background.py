@@ -15,11 +15,7 @@ T = TypeVar("T")
 
 
 def prefetch(items: Iterable[T], depth: int = 2) -> Iterator[T]:
-    """Produce items in a thread, yield them in order, and keep `depth` of them ready while the next is produced.
-
-    Reading, filling and writing release the interpreter lock most of the time, so they overlap. An error in the thread
-    is raised where its item would have been. The thread ends when the consumer stops.
-    """
+    """Produce items in a thread and yield them in order, `depth` ahead; an error is raised in place of its item."""
     iterator = iter(items)
     with ThreadPoolExecutor(max_workers=1) as pool, contextlib.suppress(StopIteration):
         ahead = deque(pool.submit(next, iterator) for _ in range(depth + 1))

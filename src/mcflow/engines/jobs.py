@@ -25,11 +25,8 @@ from mcflow.files.atomic import holding, write_text
 from mcflow.files.csv.reader import CsvProfile, CsvTable
 from mcflow.files.partitioned import PART_ROWS, CsvPart, ParquetPart, TablePart
 
-#: File that identifies the inputs of a result. Readers of Parquet folders ignore names with an underscore.
-MANIFEST = "_mcflow.json"
-
-#: File with the profiles of the CSV files of the source, so that a resumed run does not survey them again.
-PROFILES = "_mcflow-csv.json"
+MANIFEST = "_mcflow.json"  #: Identifies the inputs of a result. Readers of Parquet folders ignore its underscore.
+PROFILES = "_mcflow-csv.json"  #: Profiles of the CSV files, so that a resumed run does not survey them again.
 
 Batch = tuple[pa.Table, bool]
 
@@ -63,9 +60,8 @@ class FillJob:
         """Fill and write a part; reading, filling and writing overlap."""
         paths = self.outputs(part)
         if isinstance(part, CsvPart):
-            partitioned.write_records(
-                paths, part, _counted(prefetch(self._completed_records(part, scorer), depth=1), listen)
-            )
+            records = prefetch(self._completed_records(part, scorer), depth=1)
+            partitioned.write_records(paths, part, _counted(records, listen))
         elif isinstance(part, ParquetPart):
             kept = pa.schema([self.made.field(name) for name in self._kept], self.made.metadata)
             if self.draws is None:
@@ -155,9 +151,8 @@ def open_job(
     known = _load_profiles(folder / PROFILES, part_rows)
     table = partitioned.open_table(source, scorer.imputer.schema_, part_rows=part_rows, known=known)
     fitted = {str(column.name): column.dtype for column in scorer.imputer.schema_.columns}
-    types = {
-        name: type_named(fitted[name]) or pa.string() for name in partitioned.key_types(table.parts) if name in fitted
-    }
+    keys = partitioned.key_types(table.parts)
+    types = {name: type_named(fitted[name]) or pa.string() for name in keys if name in fitted}
     fields = [*table.schema, *(pa.field(name, kind) for name, kind in types.items())]
     whole = pa.schema(fields, metadata=table.schema.metadata).empty_table()
     job = FillJob(folder, table.schema, types, scorer.schema(scorer.in_order(whole).schema), draws, seed)
@@ -185,9 +180,8 @@ def _load_profiles(path: Path, part_rows: int) -> dict[Path, CsvProfile]:
     except (OSError, ValueError):  # absent or incomplete
         return {}
     files = [(Path(name), stamp, given) for name, *stamp, given in found["files"]]
-    if found["part_rows"] != part_rows or any(
-        not file.is_file() or list(_stamp(file)) != age for file, age, _ in files
-    ):
+    changed = any(not file.is_file() or list(_stamp(file)) != age for file, age, _ in files)
+    if changed or found["part_rows"] != part_rows:
         return {}
     return {file: CsvProfile.from_dict(file, given) for file, _, given in files}
 

@@ -27,8 +27,7 @@ from mcflow.files.partitioned import BATCH_ROWS, TablePart
 from mcflow.imputers import MCFlowImputer
 from mcflow.installation import install_extra
 
-#: Retries of a part whose actor has died before the run fails.
-MAX_RETRIES = 5
+MAX_RETRIES = 5  #: Retries of a part whose actor has died before the run fails.
 #: Bytes of the object store of a cluster that is started here. It holds the model and the list of parts, no rows.
 _OBJECT_STORE = 256 * 2**20
 #: Environment of the connection: no usage statistics, and no log lines of Ray's core on the terminal.
@@ -129,13 +128,8 @@ def fill_parts(
         limit = {"ray_remote_args_fn": lambda: {"max_task_retries": MAX_RETRIES}} if accepted else {}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*ray_remote_args_fn")
-            answers = places.map(
-                _PartFiller,
-                fn_constructor_kwargs={"model": model, "work": work},
-                compute=pool,
-                **_needs(use_gpu),
-                **limit,
-            )
+            given = {"model": model, "work": work}
+            answers = places.map(_PartFiller, fn_constructor_kwargs=given, compute=pool, **_needs(use_gpu), **limit)
         for row in _rows(answers):
             part = parts[row["part"]]
             if row["kind"]:
@@ -144,7 +138,6 @@ def fill_parts(
 
 
 def _rows(dataset: Any) -> Iterator[dict[str, Any]]:
-    """Yield the answers of the actors as they arrive."""
     from ray.exceptions import RayError
 
     try:
@@ -272,9 +265,6 @@ class _BatchFiller:
             self._known[batch.schema] = filler, self._scorer.schema(batch.select(filler.known).schema)
         filler, made = self._known[batch.schema]
         return filler.completed(batch, self._scorer, made)
-
-
-# ---------------------------------------------------------------- connection
 
 
 @contextlib.contextmanager

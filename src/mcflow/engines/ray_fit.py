@@ -29,14 +29,9 @@ from mcflow.imputers import MCFlowImputer
 from mcflow.imputers.persistence import load_table_model
 from mcflow.imputers.presets import fit_seed
 
-#: File of the fitted model in the folder of a fit.
-MODEL = "model.mcflow"
-
-#: File of an error that a worker has raised.
-ERROR = "error.json"
-
-#: File of the progress lines that the first worker writes.
-PROGRESS = "progress.log"
+MODEL = "model.mcflow"  #: File of the fitted model in the folder of a fit.
+ERROR = "error.json"  #: File of an error that a worker has raised.
+PROGRESS = "progress.log"  #: File of the progress lines that the first worker writes.
 
 
 def fit_dataset(
@@ -175,7 +170,6 @@ def _run(home: Path, fit: dict[str, Any], sizes: dict[str, Any], max_failures: i
 
 
 def _fit_worker(config: dict[str, Any]) -> None:
-    """Run the fit in one worker."""
     from mcflow.fitting.distributed import joined
 
     home: Path = config["home"]

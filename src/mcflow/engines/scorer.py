@@ -20,8 +20,7 @@ from mcflow.imputers import MCFlowImputer
 from mcflow.imputers.persistence import load_table_model
 from mcflow.typing import RandomState
 
-#: Name of the column with the number of the draw.
-DRAW = "draw"
+DRAW = "draw"  #: Name of the column with the number of the draw.
 
 
 class Scorer:

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-#: Seconds between two counts of the completed parts.
-POLL_SECONDS = 1.0
+POLL_SECONDS = 1.0  #: Seconds between two counts of the completed parts.
 #: Name and message of an mcflow error in the traceback of a worker.
 _MCFLOW_ERROR = re.compile(r"^mcflow\.errors\.(\w+): (.*?)(?=\n SQLSTATE|\n\tat |\Z)", re.MULTILINE | re.DOTALL)
 #: Name of a module that a worker could not import.
@@ -124,7 +123,6 @@ def _schema(df: DataFrame, scorer: Scorer, filler: RowFiller) -> StructType:
 
 
 def _filled(model: BroadcastModel, filler: RowFiller, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fill the batches of a partition."""
     scorer, made = _loaded(model), None
     for table in _gathered(batches):
         made = made or scorer.schema(table.select(filler.known).schema)
@@ -228,9 +226,6 @@ def _poll(job: FillJob, waiting: list[TablePart], notify: Callable[[int], None])
     return count
 
 
-# ---------------------------------------------------------------- sessions, models and errors of workers
-
-
 def need_spark() -> None:
     """Raise `MissingExtraError` if pyspark is not installed."""
     try:
@@ -303,8 +298,7 @@ def _loaded(model: BroadcastModel) -> Scorer:
     return scorer
 
 
-#: Broadcast models by application and key, so that each is sent once.
-_SENT: dict[tuple[str, str], BroadcastModel] = {}
+_SENT: dict[tuple[str, str], BroadcastModel] = {}  #: Broadcast models by application and key, each sent once.
 
 
 def broadcast(context: SparkContext, scorer: Scorer) -> BroadcastModel:

@@ -78,7 +78,6 @@ def survey(df: DataFrame, *, n_rows: int = SAMPLE_ROWS, seed: int = 0) -> Survey
 def _survey_partition(
     n_rows: int, seed: int, firsts: dict[int, int], total: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Survey the rows of a partition."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -141,7 +140,6 @@ def _collected(df: DataFrame) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _as_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Serialise each batch to one binary cell."""
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:

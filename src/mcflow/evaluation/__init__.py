@@ -1,7 +1,5 @@
 """Evaluate imputation methods on a table: hide known cells, fill them by several methods and compare the errors."""
 
-from __future__ import annotations
-
 __all__ = ["DrawRanking", "Evaluation", "evaluate", "rank_draws"]
 
 from typing import TYPE_CHECKING

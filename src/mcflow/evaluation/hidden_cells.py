@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "PATTERNS",
-    "EvaluationTable",
-    "HiddenCells",
-    "MaskedTable",
-    "choose_cells",
-    "codes_in",
-    "copies_patterns",
-    "place_in",
-]
+__all__ = ["EvaluationTable", "HiddenCells", "MaskedTable", "choose_cells", "codes_in", "copies_patterns", "place_in"]
 
 import warnings
 from collections.abc import Mapping
@@ -28,16 +19,11 @@ from mcflow.evaluation.wording import listed
 from mcflow.missingness.hiding import hide
 from mcflow.typing import Array, BoolArray, FloatArray
 
-#: Allowed values of `pattern`.
-PATTERNS = ("auto", "own", "random")
-#: Incomplete rows that a table needs for "auto" to copy its own missingness patterns.
-MIN_INCOMPLETE_ROWS = 10
-#: Minimum number of observed cells that stay in every column.
-MIN_OBSERVED = 5
-#: Maximum share of a column's known cells that is hidden at random.
-MAX_RANDOM_SHARE = 0.5
-#: Maximum share of the rows that receive the missingness pattern of another row.
-MAX_PATTERN_SHARE = 0.5
+PATTERNS = ("auto", "own", "random")  #: Allowed values of `pattern`.
+MIN_INCOMPLETE_ROWS = 10  #: Incomplete rows that a table needs for "auto" to copy its own missingness patterns.
+MIN_OBSERVED = 5  #: Minimum number of observed cells that stay in every column.
+MAX_RANDOM_SHARE = 0.5  #: Maximum share of a column's known cells that is hidden at random.
+MAX_PATTERN_SHARE = 0.5  #: Maximum share of the rows that receive the missingness pattern of another row.
 
 
 def copies_patterns(missing: BoolArray, pattern: str) -> bool:
@@ -47,14 +33,7 @@ def copies_patterns(missing: BoolArray, pattern: str) -> bool:
 
 
 def choose_cells(missing: BoolArray, share: float, *, own: bool, rng: np.random.Generator) -> BoolArray:
-    """Choose known cells to hide.
-
-    With `own`, randomly chosen rows receive the missingness pattern of a random incomplete row, so that columns that
-    are missing together are hidden together. The number of these rows, at most half of all, is chosen such that the
-    column of a median missing cell loses `share` of its known cells. No column loses a larger share.
-
-    Shapes: `missing` (n_rows, n_columns), returns (n_rows, n_columns).
-    """
+    """Choose known cells to hide, with `own` in the missingness patterns of other rows; (n_rows, n_columns)."""
     hidden = _copied_patterns(missing, share, rng) if own else (rng.random(missing.shape) < share) & ~missing
     hidden[(hidden | missing).all(axis=1)] = False
     return _limited(hidden, missing, share if own else MAX_RANDOM_SHARE, rng)
@@ -66,8 +45,9 @@ def _donors(missing: BoolArray) -> BoolArray:
 
 
 def _copied_patterns(missing: BoolArray, share: float, rng: np.random.Generator) -> BoolArray:
+    """Hide cells of so many rows that the column of the median missing cell loses `share` of its known cells."""
     donors = _donors(missing)
-    # Share of the donors that lack the column of the median missing cell.
+    # Share of the donors that lack this column.
     counts = np.sort(donors.sum(axis=0))
     typical = counts[np.searchsorted(np.cumsum(counts), counts.sum() / 2)] / len(donors)
     n_rows = round(min(MAX_PATTERN_SHARE, share / float(typical)) * len(missing))

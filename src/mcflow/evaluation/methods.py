@@ -24,12 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from mcflow.config import check_parameter
 from mcflow.errors import ParameterError, did_you_mean
 
-#: The method whose error is the unit of relative errors.
-REFERENCE = "mean"
-#: The method that all others are compared with.
-OURS = "mcflow"
+REFERENCE = "mean"  #: The method whose error is the unit of relative errors.
+OURS = "mcflow"  #: The method that all others are compared with.
 
 
 def split_list(text: str) -> list[str]:
@@ -120,8 +119,6 @@ class MethodSpec:
 
 def build_mcflow(kind: Any, preset: str, parameters: dict[str, Any]) -> Any:
     """Build an imputer of class `kind` after checking the names of its parameters."""
-    from mcflow.config import check_parameter
-
     known = inspect.signature(kind).parameters
     for name in parameters:
         if name not in known:

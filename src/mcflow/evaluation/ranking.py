@@ -25,8 +25,7 @@ from mcflow.missingness.hiding import hide
 from mcflow.random import seed_from
 from mcflow.typing import Array, FloatArray, RandomState
 
-#: Missing cells, and observed cells, that a column needs to be scored.
-MIN_CELLS = 10
+MIN_CELLS = 10  #: Missing cells, and observed cells, that a column needs to be scored.
 
 
 @dataclass(frozen=True)

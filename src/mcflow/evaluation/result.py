@@ -8,30 +8,25 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from mcflow.evaluation.methods import OURS, REFERENCE
 from mcflow.evaluation.scores import CellScore, ColumnScore, MethodScore
 from mcflow.evaluation.wording import listed, percent_text, seconds_text
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-#: Maximum number of columns in a table.
-MAX_COLUMNS = 60
-#: Width of `str(evaluation)`, in characters.
-TEXT_WIDTH = 120
-#: Width below which a table is shortened, without its methods.
-_BASE_WIDTH = 52
-#: Additional width for each method.
-_METHOD_WIDTH = 17
-#: Longest column name that is not wrapped.
-_UNWRAPPED_NAME = 16
-#: Marks beside the error of a method, by its standing against mcflow.
-MARKS = {"better": "+", "worse": "-", "same": "~", None: ""}
-#: Distance of the coverage from its level beyond which intervals are called too narrow or too wide.
-COVERAGE_TOLERANCE = 0.03
+MAX_COLUMNS = 60  #: Maximum number of columns in a table.
+TEXT_WIDTH = 120  #: Width of `str(evaluation)`, in characters.
+_BASE_WIDTH = 52  #: Width below which a table is shortened, without its methods.
+_METHOD_WIDTH = 17  #: Additional width for each method.
+_UNWRAPPED_NAME = 16  #: Longest column name that is not wrapped.
+MARKS = {"better": "+", "worse": "-", "same": "~", None: ""}  #: Marks of a method, by its standing against mcflow.
+COVERAGE_TOLERANCE = 0.03  #: Distance of the coverage from its level from which intervals are too narrow or wide.
 #: Standing of mcflow, by the standing of the other method.
 _STANDINGS = {
     "worse": "significantly better than",
@@ -61,8 +56,6 @@ class Evaluation:
 
     def to_frame(self) -> Any:
         """Return the scores as a pandas DataFrame with one row per column and method."""
-        import pandas as pd
-
         rows = [
             {"column": column.name, "kind": column.kind, "measure": column.measure, "hidden": column.hidden}
             | {"predictable": column.predictable, "method": name}
@@ -73,8 +66,6 @@ class Evaluation:
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
-        from rich.console import Console
-
         page = io.StringIO()
         print_evaluation(self, Console(file=page, width=TEXT_WIDTH, force_jupyter=False, color_system=None))
         return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
@@ -103,10 +94,6 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
 
 
 def _column_table(evaluation: Evaluation, width: int) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     names = _names(evaluation)
     brief = width < _BASE_WIDTH + _METHOD_WIDTH * len(names)
     padding = (0, 1, 0, 0) if brief else (0, 1)
@@ -144,10 +131,6 @@ def _caption(evaluation: Evaluation, *, brief: bool) -> str:
 
 
 def _method_table(evaluation: Evaluation) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("method")
     for heading in ("relative error", "coverage", "seconds"):
@@ -192,9 +175,6 @@ def _html_table(headings: list[str], rows: list[list[str]]) -> str:
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-# The verdict.
 
 
 def verdict(
@@ -248,18 +228,15 @@ def _articled(names: Sequence[str]) -> str:
 
 def _rivals(column: ColumnScore) -> dict[str, str]:
     """Return the standings of the other methods in a column."""
-    return {
-        name: score.against_mcflow for name, score in column.methods.items() if score.against_mcflow and name != OURS
-    }
+    return {name: one.against_mcflow for name, one in column.methods.items() if one.against_mcflow and name != OURS}
 
 
 def _better(compared: Sequence[ColumnScore]) -> str:
     names = [c.name for c in compared if _rivals(c) and set(_rivals(c).values()) == {"worse"}]
     if not names:
         return "In no column is mcflow significantly better than every other method."
-    where = "every column with enough hidden cells"
-    if len(names) < len(compared):
-        where = f"{len(names)} of {len(compared)} columns"
+    every = len(names) == len(compared)
+    where = "every column with enough hidden cells" if every else f"{len(names)} of {len(compared)} columns"
     return f"mcflow is significantly better than every other method in {where}: {listed(names)}."
 
 

@@ -15,6 +15,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.text import Text
 
 from mcflow.columns.frames import read_frame
 from mcflow.columns.schema import TableSchema
@@ -42,12 +44,9 @@ _CONSTRAINTS: dict[str, Interval | Options] = {
 
 #: Column options that `evaluate` accepts.
 _COLUMN_OPTIONS = ("schema", "kinds", "roles", "bounds", "allowed", "rules", "unseen", "missing_values")
-#: Maximum number of draws from which an interval is estimated.
-MAX_DRAWS = 60
-#: Minimum number of draws from which an interval is estimated.
-MIN_DRAWS = 15
-#: Intervals are skipped if all draws would take more seconds than this.
-MAX_DRAW_SECONDS = 15.0
+MAX_DRAWS = 60  #: Maximum number of draws from which an interval is estimated.
+MIN_DRAWS = 15  #: Minimum number of draws from which an interval is estimated.
+MAX_DRAW_SECONDS = 15.0  #: Intervals are skipped if all draws would take more seconds than this.
 
 
 def evaluate(
@@ -193,10 +192,7 @@ def start(
     seed: int,
     verbose: bool | str,
 ) -> tuple[EvaluationTable, list[ComparedMethod], EvaluationProgress]:
-    """Check the arguments of an evaluation, and return its rows, methods and progress.
-
-    `given` has the arguments with constraints, and `table` the column options.
-    """
+    """Check arguments with constraints and column options; return the rows, methods and progress of an evaluation."""
     for name, value in {**given, "verbose": verbose}.items():
         check_parameter(name, value, _CONSTRAINTS.get(name))
     for name in table:
@@ -255,11 +251,8 @@ def _intervals(imputer: Any, masked: MaskedTable, level: float, seed: int) -> tu
 
 
 def _draws_for(level: float) -> tuple[int, int]:
-    """Return the number of draws, and the rank of the draw that is the lower bound.
-
-    The k-th smallest and largest of m draws contain another draw of the same distribution with probability
-    (m + 1 − 2k) / (m + 1).
-    """
+    """Return the number of draws, and the rank of the draw that is the lower bound."""
+    # The k-th smallest and largest of m draws contain another draw with probability (m + 1 − 2k) / (m + 1).
     rank = 1
     while round(2 * rank / (1 - level)) - 1 < MIN_DRAWS:
         rank += 1
@@ -347,10 +340,7 @@ class EvaluationProgress:
         self._event("method_end", name=method.name, seconds=seconds, error_message=message)
 
     def _left(self) -> tuple[float | None, float]:
-        """Estimate the remaining seconds from earlier repeats and the time limit: of all methods, and of known ones.
-
-        The former are None if the time of a method is unknown.
-        """
+        """Estimate the remaining seconds: of all methods, None if the time of one is unknown, and of known ones."""
         guesses = [self._guess(one) for one in self._queue]
         known = sum(guess for guess in guesses if guess is not None)
         return None if None in guesses else known, known
@@ -371,15 +361,10 @@ class EvaluationProgress:
     def _spinner(self, words: str, *, hide: bool) -> contextlib.AbstractContextManager[Any]:
         if self._mode != "auto" or hide or not can_be_live(self._console):
             return contextlib.nullcontext()
-        from rich.text import Text
-
-        status: contextlib.AbstractContextManager[Any] = self._console.status(Text(words))
-        return status
+        return self._console.status(Text(words))
 
     @cached_property
-    def _console(self) -> Any:
-        from rich.console import Console
-
+    def _console(self) -> Console:
         return Console(file=sys.stderr)
 
     def _print(self, line: str) -> None:

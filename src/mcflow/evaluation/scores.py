@@ -26,12 +26,9 @@ from mcflow.evaluation.methods import OURS, REFERENCE
 from mcflow.evaluation.wording import MICROSECONDS_PER_DAY
 from mcflow.typing import Array, BoolArray, FloatArray
 
-#: Hidden cells that a column needs for its methods to be compared.
-MIN_CELLS = 20
-#: False discovery rate when methods are compared in many columns.
-FALSE_DISCOVERY_RATE = 0.05
-#: Significance level of a single comparison.
-SIGNIFICANCE = 0.05
+MIN_CELLS = 20  #: Hidden cells that a column needs for its methods to be compared.
+FALSE_DISCOVERY_RATE = 0.05  #: False discovery rate when methods are compared in many columns.
+SIGNIFICANCE = 0.05  #: Significance level of a single comparison.
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,7 @@ class MethodScore:
 class CellScore:
     """Scores of a method in one column."""
 
-    #: RMSE in the units of the column, in days for dates and times; share of wrong categories.
-    error: float | None = None
+    error: float | None = None  #: RMSE in the units of the column, days for dates and times; share of wrong categories.
     relative: float | None = None  #: The error divided by that of the mean, or of the most frequent category.
     coverage: float | None = None  #: Share of hidden cells inside its intervals.
     #: "better" or "worse" if the difference to mcflow is significant, otherwise "same"; None if there are too few
@@ -139,8 +135,7 @@ def compare(cells: CellLosses, first: str, second: str) -> Difference:
 
 def significant(p_values: Array) -> BoolArray:
     """Tell which comparisons (n,) are significant at a false discovery rate, by Benjamini and Hochberg (1995)."""
-    found: BoolArray = np.asarray(stats.false_discovery_control(p_values) <= FALSE_DISCOVERY_RATE)
-    return found
+    return np.asarray(stats.false_discovery_control(p_values) <= FALSE_DISCOVERY_RATE)
 
 
 def score_columns(cells: CellLosses, schema: TableSchema) -> tuple[ColumnScore, ...]:

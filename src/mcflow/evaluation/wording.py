@@ -25,12 +25,9 @@ import numpy as np
 from mcflow.columns.frames import cells_of
 from mcflow.columns.schema import CATEGORY_KINDS, Column
 
-#: Maximum length of a displayed name.
-MAX_NAME_LENGTH = 60
-#: Maximum length of a displayed category.
-MAX_CATEGORY_LENGTH = 40
+MAX_NAME_LENGTH = 60  #: Maximum length of a displayed name.
+MAX_CATEGORY_LENGTH = 40  #: Maximum length of a displayed category.
 NO_BREAK_SPACE = "\u00a0"
-
 MICROSECONDS_PER_DAY = 86_400_000_000
 #: Control characters, and characters that change the direction of the text around them.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+")

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from mcflow.typing import Array, Header
 
 FORMAT_VERSION = 2  # version of the files that `write_tensors` writes, and newest version that `read_tensors` accepts
-
 #: Digest of the machine's name; temporary files are swept only by the machine that wrote them.
 _MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
@@ -47,10 +46,9 @@ def check_writable(path: Path) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the same folder, and rename it to `path` if the block succeeds.
+    """Yield a temporary path in the same folder, and rename it to `path`, or what it links to, if the block succeeds.
 
-    A symbolic link is followed. A file that is replaced keeps its mode and, where that is permitted, its owner; a new
-    one follows the umask. Temporary files of processes that were killed are removed.
+    A file that is replaced keeps its mode and owner; temporary files of processes that were killed are removed.
     """
     check_writable(path)
     target = _target(path)
@@ -131,19 +129,15 @@ def _sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def holding(path: Path, what: str) -> Iterator[None]:
-    """Hold a lock file during a block, or raise `OutputError` at once if another process holds it.
-
-    The operating system releases the lock when its holder ends, even if it was killed.
-    """
+    """Hold a lock file during a block, or raise `OutputError` at once if another process that is alive holds it."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path, timeout=0)
     try:
         lock.acquire()
     except Timeout as error:
-        raise OutputError(
-            f"{_holder(path)} is at work on {what}. Wait until it ends, or choose another folder."
-        ) from error
+        holder = _holder(path)
+        raise OutputError(f"{holder} is at work on {what}. Wait until it ends, or choose another folder.") from error
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror}. Choose another folder.") from error
     try:
@@ -228,9 +222,8 @@ def _load(path: Path, kind: str) -> tuple[dict[str, str], dict[str, Array]]:
 def _digest(metadata: dict[str, str], tensors: dict[str, Array]) -> str:
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name}:{tensor.dtype}:{tensor.shape};".encode())
-        digest.update(tensor.tobytes())
+        digest.update(f"{name}:{tensors[name].dtype}:{tensors[name].shape};".encode())
+        digest.update(tensors[name].tobytes())
     return digest.hexdigest()
 
 

@@ -65,14 +65,11 @@ def read_excel(
     names = unique_names(["" if cell is None else str(cell) for cell in header[:width]], name)
     given = missing or MissingValues()
     given.check(names)
-    columns, spellings = [], {}
-    for place, column in enumerate(names):
-        cells, spelling = _column(column, [row[place] for _, row in records], given.of_column(column))
-        columns.append(cells)
-        if spelling is not None:
-            spellings[column] = spelling
+    read = [_column(c, [row[k] for _, row in records], given.of_column(c)) for k, c in enumerate(names)]
+    spellings = {name: spelling for name, (_, spelling) in zip(names, read, strict=True) if spelling is not None}
     rows = tuple(k for k, _ in records)
-    return pa.table(columns, names=names), ExcelSource(data, sheet.title, lines[0][0], rows, names, spellings)
+    source = ExcelSource(data, sheet.title, lines[0][0], rows, names, spellings)
+    return pa.table([cells for cells, _ in read], names=names), source
 
 
 def _column(name: str, cells: Sequence[Any], missing: tuple[Any, ...]) -> tuple[pa.ChunkedArray, Spelling | None]:
@@ -83,7 +80,7 @@ def _column(name: str, cells: Sequence[Any], missing: tuple[Any, ...]) -> tuple[
     if kinds and (kinds <= {int, float} or kinds == {bool}):
         array = pa.array([float(cell) if float in kinds and cell is not None else cell for cell in cells])
         return pa.chunked_array([without_values(array, missing)]), None
-    texts = pa.chunked_array([[None if cell is None else _text(cell) for cell in cells]], pa.string())
+    texts = pa.chunked_array([[None if cell is None else str(cell) for cell in cells]], pa.string())
     seen = observed(texts, missing)
     kind, spelling = (evidence := ColumnEvidence.of(seen, np.zeros(len(seen), bool), "\t")).infer(".")
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -92,10 +89,6 @@ def _column(name: str, cells: Sequence[Any], missing: tuple[Any, ...]) -> tuple[
     if not pa.types.is_string(kind):
         warn_of_words(name, seen.filter(pc.and_(seen.is_valid(), typed.is_null())))
     return typed, spelling if kinds == {str} else None
-
-
-def _text(cell: Any) -> str:
-    return cell.isoformat(" ") if isinstance(cell, datetime) else str(cell)
 
 
 def _dates(cells: Sequence[Any], missing: tuple[Any, ...]) -> pa.ChunkedArray:
@@ -114,10 +107,9 @@ def write_excel(filled: pa.Table, table: pa.Table, source: ExcelSource) -> bytes
     sheet, rows, place = book[source.sheet] if source.data else book.active, source.rows, len(source.names)
     for name in filled.column_names:
         known = name in source.names
+        column = source.names.index(name) + 1 if known else (place := place + 1)
         if not known:
-            place += 1
-            sheet.cell(source.header, place, name)
-        column = source.names.index(name) + 1 if known else place
+            sheet.cell(source.header, column, name)
         values = _plain_values(filled.column(name), source.spellings.get(name))
         empty = table.column(name).is_null(nan_is_null=True).to_pylist() if known else [True] * len(rows)
         for row, value, missing in zip(rows, values, empty, strict=True):
@@ -132,12 +124,11 @@ def write_excel(filled: pa.Table, table: pa.Table, source: ExcelSource) -> bytes
 def _plain_values(column: pa.ChunkedArray, spelling: Spelling | None) -> Iterator[Any]:
     """Yield values that a workbook can hold."""
     for value in (column if spelling is None else spelling.write(column)).to_pylist():
-        if isinstance(value, datetime) and value.tzinfo is not None:
-            yield value.isoformat(" ")  # workbooks know no time zones
-        elif value is None or (isinstance(value, float) and math.isnan(value)):
+        zoned = isinstance(value, datetime) and value.tzinfo is not None  # workbooks know no time zones
+        if value is None or (isinstance(value, float) and math.isnan(value)):
             yield None
         else:
-            yield value if isinstance(value, bool | int | float | str | date) else str(value)
+            yield value if isinstance(value, bool | int | float | str | date) and not zoned else str(value)
 
 
 def _copy_format(sheet: Any, rows: Sequence[int], row: int, column: int) -> None:

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 #: Bytes of the values of physical types of fixed size.
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
-
 _ROWS_MEASURED = 8_192  # rows that are measured together
 
 
@@ -44,11 +43,7 @@ def read_parquet(data: bytes) -> tuple[pa.Table, ParquetSource]:
 
 
 def decoded_size(path: Path, most: int) -> int:
-    """Return the bytes of all values of a file in memory, or a number above `most` as soon as it is exceeded.
-
-    The footer counts a value that is stored once and repeated a million times only once. Texts are therefore read as
-    dictionaries, batch by batch, and only their lengths are added up.
-    """
+    """Return the bytes of all values of a file in memory, or a number above `most` as soon as it is exceeded."""
     with pq.ParquetFile(path) as opened:
         leaves = [opened.metadata.schema.column(k) for k in range(opened.metadata.num_columns)]
         groups = [opened.metadata.row_group(k) for k in range(opened.metadata.num_row_groups)]
@@ -58,7 +53,7 @@ def decoded_size(path: Path, most: int) -> int:
     texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
     if size > most or not texts:
         return size
-    total: int = fixed
+    total: int = fixed  # the footer counts a repeated text once, so the lengths of texts are added up
     with pq.ParquetFile(path, read_dictionary=texts) as opened:
         for batch in opened.iter_batches(_ROWS_MEASURED, columns=texts):
             total += sum(_decoded(array) for column in batch.columns for array in _leaves(column))
@@ -144,6 +139,5 @@ def _encoded(column: pa.ChunkedArray, source: pa.ChunkedArray) -> pa.ChunkedArra
     given = values.unique().drop_null()
     words = pa.concat_arrays([words, given.filter(pc.invert(pc.is_in(given, value_set=words)))])
     indices = pc.index_in(values, value_set=words).cast(kind.index_type)
-    return pa.chunked_array(
-        [pa.DictionaryArray.from_arrays(chunk, words, ordered=kind.ordered) for chunk in indices.chunks], kind
-    )
+    coded = [pa.DictionaryArray.from_arrays(chunk, words, ordered=kind.ordered) for chunk in indices.chunks]
+    return pa.chunked_array(coded, kind)

@@ -1,7 +1,6 @@
 """Tables in one or many files of any size: find the files, cut them into parts, read and write the parts in batches.
 
-A part is a range of rows of one file that is filled and written together. Parquet files are cut between row groups, CSV
-files between batches of records.
+A part is a range of rows of one file: Parquet files are cut between row groups, CSV files between batches of records.
 """
 
 from __future__ import annotations
@@ -55,11 +54,9 @@ from mcflow.files.parquet import ParquetSource
 from mcflow.files.streams import open_compressed, readable
 from mcflow.files.tables import FORMATS, type_as_fitted
 
-#: Maximum number of rows of a part, unless a single row group or batch has more. An interrupted run repeats at most the
-#: parts that were not finished.
-PART_ROWS = 2_000_000
-
+PART_ROWS = 2_000_000  # maximum number of rows of a part, unless a single row group or batch has more
 _GROUP_ROWS = 1_048_576  # maximum number of rows of a Parquet row group that are held in memory before they are written
+_ADVICE = "Check the file, or leave it out."  # in the message for a file that cannot be read
 NO_KEY = "__HIVE_DEFAULT_PARTITION__"  # value in the name of a folder whose rows have no value for its partition key
 
 
@@ -149,9 +146,6 @@ def read_rows(part: TablePart) -> Iterator[tuple[pa.Table, bool]]:
         yield from read_batches(part)
 
 
-# ---------------------------------------------------------------- files and partition keys
-
-
 def is_parquet(path: Path) -> bool:
     """Return whether the ending of a file is one of Parquet files."""
     return FORMATS.get(path.suffix.lower()) == "parquet"
@@ -224,22 +218,19 @@ def _group(sizes: Iterable[int], part_rows: int) -> list[list[int]]:
     groups: list[list[int]] = [[]]
     n_rows = 0
     for index, size in enumerate(sizes):
-        if groups[-1] and n_rows + size > part_rows:
-            groups.append([])
-            n_rows = 0
-        groups[-1].append(index)
         n_rows += size
+        if groups[-1] and n_rows > part_rows:
+            groups.append([])
+            n_rows = size
+        groups[-1].append(index)
     return groups
-
-
-# ---------------------------------------------------------------- Parquet
 
 
 def parquet_parts(root: Path, files: Iterable[Path], part_rows: int = PART_ROWS) -> list[ParquetPart]:
     """Cut Parquet files into parts of whole row groups."""
     parts = []
     for file in files:
-        with _readable_parquet(file):
+        with readable(file, "Parquet", _ADVICE):
             metadata = pq.read_metadata(file)
         sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         found, codec = _group(sizes, part_rows), ParquetSource.of(metadata).compression
@@ -247,10 +238,6 @@ def parquet_parts(root: Path, files: Iterable[Path], part_rows: int = PART_ROWS)
             name, n_rows = _part_name(root, file, number, len(found)), sum(sizes[group] for group in groups)
             parts.append(ParquetPart(file, name, n_rows, _keys_of(root, file), tuple(groups), codec))
     return parts
-
-
-def _readable_parquet(file: Path) -> contextlib.AbstractContextManager[None]:
-    return readable(file, "Parquet", "Check the file, or leave it out.")
 
 
 def _common_schema(files: Sequence[Path]) -> pa.Schema:
@@ -273,12 +260,11 @@ def _other_columns(words: str) -> DataError:
 
 def read_batches(part: ParquetPart, batch_rows: int = BATCH_ROWS) -> Iterator[tuple[pa.Table, bool]]:
     """Yield batches of a part of a Parquet file, and whether each one ends a row group."""
-    with _readable_parquet(part.source), pq.ParquetFile(part.source) as opened:
+    with readable(part.source, "Parquet", _ADVICE), pq.ParquetFile(part.source) as opened:
         if not part.groups:
             yield opened.schema_arrow.empty_table(), True
         for group in part.groups:
-            left = opened.metadata.row_group(group).num_rows
-            held = 0
+            left, held = opened.metadata.row_group(group).num_rows, 0
             for batch in opened.iter_batches(batch_rows, row_groups=[group]):
                 left, held = left - batch.num_rows, held + batch.num_rows
                 last = left == 0 or held + batch_rows > _GROUP_ROWS
@@ -303,10 +289,8 @@ def _write_parquet(
 ) -> None:
     """Write versions of a part; batches are held until one ends a row group."""
     with contextlib.ExitStack() as stack:
-        writers = [
-            stack.enter_context(pq.ParquetWriter(file, schema, compression=part.compression))
-            for file in _replacing(paths, stack)
-        ]
+        opened = (pq.ParquetWriter(file, schema, compression=part.compression) for file in _replacing(paths, stack))
+        writers = [stack.enter_context(writer) for writer in opened]
         group: list[Sequence[pa.Table]] = []
         for versions, last in batches:
             group.append(versions)
@@ -322,9 +306,6 @@ def _replacing(paths: Sequence[Path], stack: contextlib.ExitStack) -> Iterator[P
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield stack.enter_context(replacing(path))
-
-
-# ---------------------------------------------------------------- CSV
 
 
 def _profiles(
@@ -361,10 +342,9 @@ def _fitted_types(profiles: Iterable[CsvProfile], schema: TableSchema) -> list[C
 
 def common_types(profiles: Sequence[CsvProfile]) -> list[CsvProfile]:
     """Return profiles whose columns have types that hold the cells of all files."""
-    readers = [profile.reader for profile in profiles]
     common = []
-    for place in range(len(readers[0].names)):
-        found = [reader.types[place] for reader in readers if reader.seen[place]]
+    for place in range(len(profiles[0].reader.names)):
+        found = [profile.reader.types[place] for profile in profiles if profile.reader.seen[place]]
         common.append(reduce(wider_type, found) if found else pa.string())
     return [_with_types(profile, common) for profile in profiles]
 

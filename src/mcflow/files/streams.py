@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "STREAM",
-    "discard_output",
-    "open_compressed",
-    "open_decompressed",
-    "read_stream",
-    "readable",
-    "write_stream",
-]
+__all__ = ["discard_output", "open_compressed", "open_decompressed", "read_stream", "readable", "write_stream"]
 
 import contextlib
 import gzip
@@ -55,9 +47,7 @@ def discard_output() -> None:
 
 
 @contextlib.contextmanager
-def readable(
-    name: str | Path, format_name: str, advice: str = "Check the file, or give another one."
-) -> Iterator[None]:
+def readable(name: str | Path, kind: str, advice: str = "Check the file, or give another one.") -> Iterator[None]:
     """Raise a `DataError` that names the file and its format when the block cannot read it."""
     try:
         yield
@@ -65,7 +55,7 @@ def readable(
         raise
     except (ValueError, OSError, pa.ArrowException) as error:
         why = str(error).rstrip(". \n")
-        raise DataError(f"{name} cannot be read as {format_name}: {why}. {advice}") from error
+        raise DataError(f"{name} cannot be read as {kind}: {why}. {advice}") from error
 
 
 @contextlib.contextmanager

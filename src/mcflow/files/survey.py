@@ -18,9 +18,7 @@ from mcflow.random import hash_rows
 from mcflow.typing import Array
 
 SAMPLE_ROWS = 200_000  # default number of rows of the sample
-
-#: Maximum number of categories of a column that are represented; a column with more is free text, not categorical.
-MAX_CATEGORIES = 2_000
+MAX_CATEGORIES = 2_000  # maximum number of categories of a column that are represented; more are free text
 
 
 class _RequiredRow(NamedTuple):
@@ -33,13 +31,11 @@ class _RequiredRow(NamedTuple):
 
 @dataclass
 class Survey:
-    r"""A sample of a table that is collected in one pass, with the rows that a fit must not miss.
+    """A sample of a table that is collected in one pass, with the rows that a fit must not miss.
 
-    Each row has a pseudo-random priority, a hash of the seed and of its position in the table. The sample is the rows
-    with the lowest priorities. It is uniform and does not depend on how the table is cut into batches, and surveys of
-    the parts of a table can be merged. Quantiles of the sample deviate by about :math:`1 / \sqrt{n}` in rank. Required
-    rows are added for what must be exact: in each column a row with the minimum, one with the maximum, one with a
-    fraction if there is any, and one for each category.
+    The sample is the rows with the lowest priorities, which are hashes of the seed and the position. It is uniform and
+    does not depend on how the table is cut into batches, and surveys of parts can be merged. Required rows are added
+    for what must be exact: for each column rows with the minimum, the maximum, a fraction, and each category.
     """
 
     n_rows: int = SAMPLE_ROWS  # maximum size of the sample, without required rows

@@ -33,7 +33,6 @@ from mcflow.files.parquet import ParquetSource, read_parquet, write_parquet
 from mcflow.files.streams import STREAM, open_compressed, open_decompressed, read_stream, readable, write_stream
 
 _TEXT_ENDINGS = [kind + compression for kind in (".csv", ".tsv") for compression in ("", ".gz", ".zst")]
-
 #: Formats of files by their ending.
 FORMATS = dict.fromkeys(_TEXT_ENDINGS, "csv") | {".parquet": "parquet", ".pq": "parquet", ".xlsx": "excel"}
 
@@ -137,9 +136,8 @@ def as_fitted(source: TableFile, schema: TableSchema) -> TableFile:
     columns = []
     for name, typed, text in zip(source.table.column_names, source.table.columns, source.texts.columns, strict=True):
         kind = type_as_fitted(typed.type, known.get(name, ""))
-        same = kind == typed.type
-        read = observed(text, source.missing.of_column(name)) if pa.types.is_string(kind) and not same else typed
-        columns.append(read if same else read.cast(kind))
+        as_text = pa.types.is_string(kind) and kind != typed.type
+        columns.append((observed(text, source.missing.of_column(name)) if as_text else typed).cast(kind))
     return replace(source, table=pa.table(columns, names=source.table.column_names))
 
 

@@ -51,10 +51,8 @@ class Calibration:
         counts = np.diff(self.starts)
         if not len(masses):
             return np.zeros(len(counts))
-        places = _rank(counts, share)
-        pooled = np.sort(masses)
-        overall = int(_rank(np.array([len(pooled)]), share)[0])
-        shared = pooled[overall - 1] if overall else 0.0
+        places, overall = _rank(counts, share), int(_rank(np.array(len(masses)), share))
+        shared = np.sort(masses)[overall - 1] if overall else 0.0
         own = masses[np.minimum(self.starts[:-1] + np.maximum(places - 1, 0), len(masses) - 1)]
         return np.where(places > 0, own, shared)
 
@@ -96,8 +94,7 @@ def _deviations(scores: FloatArray, columns: Array, n_columns: int) -> FloatArra
     counts = np.bincount(columns, minlength=n_columns)
     squares = np.bincount(columns, weights=scores**2, minlength=n_columns)
     overall = (squares.sum() + TABLE_CELLS) / (len(scores) + TABLE_CELLS)
-    deviations: FloatArray = np.sqrt((squares + COLUMN_CELLS * overall) / (counts + COLUMN_CELLS))
-    return deviations
+    return np.asarray(np.sqrt((squares + COLUMN_CELLS * overall) / (counts + COLUMN_CELLS)))
 
 
 def column_errors(

@@ -5,13 +5,9 @@ from __future__ import annotations
 __all__ = ["ENDINGS", "Callback", "Epoch", "History"]
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-if TYPE_CHECKING:
-    from mcflow.fitting.trainer import ValidatedTrainer
+from typing import Any, TypeAlias
 
 AnyTrainer: TypeAlias = Any  # a trainer of any algorithm, with `epoch`, `history`, `config`, `capture` and `restore`
-
 
 #: Reasons for the end of a training, in words.
 ENDINGS = {
@@ -20,7 +16,6 @@ ENDINGS = {
     "max_epochs": "maximum number of epochs reached",
     "max_time": "time limit reached",
 }
-
 
 SMALL_GAIN = 0.01  # decrease of the error in the second half of a training below which more time would bring little
 
@@ -70,7 +65,8 @@ class History:
             return ""
         best = min(error for _, error in errors)
         subject = "That of the network" if self.column_errors else "It"
-        share = self._relative_error() if self.column_errors else best**0.5
+        n_cells = sum(n for _, n, _ in self.column_errors)
+        share = sum(n * error for _, n, error in self.column_errors) / n_cells if n_cells else best**0.5
         words = f"The time limit ended the training: the error on validation cells is {share:.0%} of the mean's. "
         half = [error for epoch, error in errors if epoch <= errors[-1][0] / 2]
         gain = 1 - (best / min(half)) ** 0.5 if half and min(half) > 0 else 1.0
@@ -78,10 +74,6 @@ class History:
             return words + f"{subject} hardly changed in the second half, so more time would bring little."
         change = f"fell by {gain:.0%} in the second half" if half else "was measured too early to compare"
         return words + f"{subject} {change}, so more time (max_time, --max-time) should lower it."
-
-    def _relative_error(self) -> float:
-        """Return the error of the finished model relative to the mean's, averaged over the validation cells."""
-        return sum(cells * error for _, cells, error in self.column_errors) / sum(n for _, n, _ in self.column_errors)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers, as JSON holds them."""
@@ -95,10 +87,7 @@ class History:
 
 
 class Callback:
-    """Base class of callbacks, notified when training starts, after each epoch, and when it ends.
-
-    Override the methods you need.
-    """
+    """Base class of callbacks, notified when training starts, after each epoch, and when it ends; override any."""
 
     def on_begin(self, trainer: AnyTrainer) -> None:
         """Handle the start of the training, also when it resumes."""
@@ -106,7 +95,7 @@ class Callback:
     def on_epoch_end(self, trainer: AnyTrainer) -> None:
         """Handle the end of an epoch, after its refill."""
 
-    def on_part_end(self, trainer: ValidatedTrainer) -> None:
+    def on_part_end(self, trainer: AnyTrainer) -> None:
         """Handle progress within an epoch, every few seconds."""
 
     def on_end(self, trainer: AnyTrainer) -> None:

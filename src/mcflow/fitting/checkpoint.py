@@ -10,18 +10,13 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mcflow.errors import CheckpointError, McflowError, OutputError
 from mcflow.files.atomic import read_tensors, write_tensors
-from mcflow.fitting.callbacks import Callback
+from mcflow.fitting.callbacks import AnyTrainer, Callback
 from mcflow.typing import FloatArray
-
-if TYPE_CHECKING:
-    from mcflow.fitting.callbacks import AnyTrainer
-    from mcflow.fitting.trainer import ValidatedTrainer
 
 FILE_NAME = "fit.checkpoint"
 
@@ -52,11 +47,8 @@ class Checkpointer(Callback):
     """Write the state of a fit to a folder regularly, and restore it when the fit starts."""
 
     def __init__(self, folder: Path, identity: str, seed: int, every_seconds: float = 20.0) -> None:
-        self.path = Path(folder) / FILE_NAME
-        self.identity = identity
-        self.seed = seed
-        self._every = every_seconds
-        self._last = 0.0
+        self.path, self.identity, self.seed = Path(folder) / FILE_NAME, identity, seed
+        self._every, self._last = every_seconds, 0.0
 
     @classmethod
     def seed_in(cls, folder: Path) -> int | None:
@@ -88,18 +80,14 @@ class Checkpointer(Callback):
 
     def on_epoch_end(self, trainer: AnyTrainer) -> None:
         """Write a checkpoint if one is due."""
-        if self._due() or trainer.history.ending or trainer.at_milestone:
-            self._write(trainer)
+        self._write(trainer, due=bool(trainer.history.ending or trainer.at_milestone))
 
-    def on_part_end(self, trainer: ValidatedTrainer) -> None:
+    def on_part_end(self, trainer: AnyTrainer) -> None:
         """Write a checkpoint if one is due."""
-        if self._due():
-            self._write(trainer)
+        self._write(trainer)
 
-    def _due(self) -> bool:
-        return time.perf_counter() - self._last >= self._every
-
-    def _write(self, trainer: AnyTrainer) -> None:
-        header, tensors = trainer.capture()
-        write_tensors(self.path, "checkpoint", header | {"identity": self.identity, "seed": self.seed}, tensors)
-        self._last = time.perf_counter()
+    def _write(self, trainer: AnyTrainer, *, due: bool = False) -> None:
+        if due or time.perf_counter() - self._last >= self._every:
+            header, tensors = trainer.capture()
+            write_tensors(self.path, "checkpoint", header | {"identity": self.identity, "seed": self.seed}, tensors)
+            self._last = time.perf_counter()

@@ -1,11 +1,9 @@
 """Work shared by threads of a process, and by several processes that fit one model.
 
-Processes share the fits inside a block of `joined`. All of them make the same fits in the same order, with the same
-table and settings, and with the seed, the clock and the validation error of the first worker; different tables or
-settings raise an error in every process. All workers draw the same random numbers for the whole batch. Each computes
-the gradient of its rows, and the sum of the gradients updates the weights, so that N workers have the loss curve of
-one, up to rounding. Only the first worker shows progress and writes checkpoints. When a process fails, the others
-raise `TrainingError` once it leaves the block or dies.
+Processes share the fits inside a block of `joined`: all make the same fits in the same order, with the same table and
+settings, and with the seed, the clock and the validation error of the first worker. All draw the same random numbers
+for the whole batch. Each computes the gradient of its rows, and their sum updates the weights, so that N workers have
+the loss curve of one, up to rounding. When a process fails, the others raise `TrainingError`.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ Thing = TypeVar("Thing")
 Part = TypeVar("Part")
 Found = TypeVar("Found")
 
-SMALL_BATCH = 10_000  # cells of a batch below which a second thread does not help
+SMALL_BATCH = 10_000  # cells of a batch below which a second thread does not help, even on an idle machine
 TIMEOUT = timedelta(hours=2)  # maximum time a worker waits for the others; dead workers are noticed at once
 STORE_PAUSE = 0.02  # seconds between two reads of the store when processes meet
 
@@ -61,8 +59,7 @@ class Workers:
     """The processes that fit a model together, from the view of one of them."""
 
     def __init__(self, group: ProcessGroup | None = None) -> None:
-        self._group = group
-        self._leaving: list[Callable[[], None]] = []
+        self._group, self._leaving = group, contextlib.ExitStack()
         self.number = 1 if group is None else distributed.get_world_size(group)
         self.rank = 0 if group is None else distributed.get_rank(group)
 
@@ -78,8 +75,7 @@ class Workers:
 
     def part(self, n_rows: int) -> slice:
         """Return the rows of a batch that belong to this worker, possibly none."""
-        ends = [n_rows * k // self.number for k in (self.rank, self.rank + 1)]
-        return slice(*ends)
+        return slice(*(n_rows * k // self.number for k in (self.rank, self.rank + 1)))
 
     def from_first(self, thing: Thing) -> Thing:
         """Return the object that the first worker passes."""
@@ -106,12 +102,11 @@ class Workers:
 
     def on_leaving(self, act: Callable[[], None]) -> None:
         """Register a function to call when this worker leaves the block of `joined`, however it leaves."""
-        self._leaving.append(act)
+        self._leaving.callback(act)
 
     def leave(self) -> None:
         """Call the functions registered by `on_leaving`."""
-        while self._leaving:
-            self._leaving.pop()()
+        self._leaving.close()
 
     @contextlib.contextmanager
     def in_touch(self) -> Iterator[None]:
@@ -184,10 +179,9 @@ def torchrun(device: str = "auto") -> Iterator[Workers]:
 def fresh_store(store: Store, rank: int, number: int) -> Store:
     """Return an empty part of a store that all processes of the same start agree on.
 
-    torchrun keeps its store when it restarts workers, so that gloo would find the addresses of dead processes in it;
-    the number of restarts does not tell starts apart, as each machine counts its own. Each process therefore writes a
-    random word. The first one publishes all words it reads until the others have acknowledged its own; the others wait
-    until they find their own word among the published ones.
+    torchrun keeps its store when it restarts workers, so that gloo would find the addresses of dead processes in it.
+    Each process therefore writes a random word. The first publishes the words that it reads until the others have
+    acknowledged its own; the others wait until they find their own word among the published ones.
     """
     from torch.distributed.distributed_c10d import PrefixStore
 
@@ -213,11 +207,7 @@ def _backend() -> str:
 
 
 class GradientMean:
-    """Average the gradients of all workers.
-
-    Workers of one machine add their gradients in shared memory, which is several times faster than a local connection.
-    Otherwise the gradients are sent as one tensor.
-    """
+    """Average the gradients of all workers, in the shared memory of one machine or by sending them as one tensor."""
 
     def __init__(self, workers: Workers, parameters: Sequence[Tensor]) -> None:
         self._workers, self._parameters = workers, list(parameters)
@@ -260,11 +250,7 @@ def _kernels_on(number: int) -> Iterator[None]:
 
 
 def one_thread_when_small(n_cells: int) -> contextlib.AbstractContextManager[None]:
-    """Run the block on one thread if its batches are small.
-
-    With fewer than about 10,000 cells, two threads are no faster than one. They are five times slower if another
-    program keeps a core busy, because every kernel then waits for the thread that is not running.
-    """
+    """Run the block on one thread if its batches are small: a second thread makes it slower when cores are busy."""
     return _kernels_on(1 if n_cells < SMALL_BATCH else torch.get_num_threads())
 
 
@@ -294,19 +280,16 @@ def kernels_on_all_threads() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def thread_pool(at_most: int) -> Iterator[Callable[[Callable[[Part], Found], Sequence[Part]], list[Found]]]:
-    """Yield a function that maps over parts, each part on one thread.
+    """Yield a function that maps over parts, each part on one thread; a pool of one leaves the kernels theirs.
 
-    This uses the cores better than splitting each kernel among threads: there is no waiting at the end of a kernel, and
-    single-threaded numpy code runs in parallel too. A pool of one thread leaves the kernels their threads.
+    This uses the cores better than splitting each kernel among threads, and numpy code runs in parallel too.
     """
     size = min(n_threads(), at_most)
     if size < 2:
         yield lambda function, parts: [function(part) for part in parts]
         return
-    with (
-        _kernels_on(torch.get_num_threads()),
-        ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool,
-    ):
+    threads = ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,))
+    with _kernels_on(torch.get_num_threads()), threads as pool:
         yield lambda function, parts: list(pool.map(function, parts))
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -52,11 +51,8 @@ class MappedArrays:
     def open(self, path: Path, dtype: Any, shape: tuple[int, ...], mode: Literal["r+", "w+"]) -> Array:
         """Open a file as an array."""
         array: np.memmap[Any, Any] = np.memmap(path, dtype, mode, shape=shape)
-        base: Any = array.base
-        while isinstance(base, np.ndarray):
-            base = base.base
-        if isinstance(base, mmap.mmap):
-            self._maps.append(base)
+        pages: Any = array.base
+        self._maps.append(pages)
         return array
 
     def release(self) -> None:
@@ -74,9 +70,7 @@ class MappedArrays:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
         self._thread.join()
         self._maps.clear()

@@ -9,13 +9,9 @@ import math
 import sys
 import time
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
-from mcflow.fitting.callbacks import ENDINGS, Callback, History
-
-if TYPE_CHECKING:
-    from mcflow.fitting.callbacks import AnyTrainer
-    from mcflow.fitting.trainer import ValidatedTrainer
+from mcflow.fitting.callbacks import ENDINGS, AnyTrainer, Callback, History
 
 
 def progress_callbacks(verbose: bool | str) -> list[Callback]:
@@ -33,18 +29,13 @@ def can_be_live(console: Any) -> bool:
 
 
 class _TimedCallback(Callback):
-    """Measure the elapsed and the remaining time of a fit; a time limit counts from the first phase.
+    """Measure the elapsed and the remaining time of a fit; a time limit counts from the first phase."""
 
-    A trainer may have `seconds_after`, the time that the phases after the epochs are expected to take at most.
-    """
-
-    def __init__(self) -> None:
-        self._opened = 0.0  # start of the first phase
-        self._start = 0.0  # start of the epochs
-        self._end = 0.0  # end of the epochs
-        self._first_epoch = 0
-        self._after = 0.0
-        self._limit = 0.0
+    _opened = 0.0  # start of the first phase
+    _start = _end = 0.0  # start and end of the epochs
+    _first_epoch = 0
+    _after = 0.0  # maximum time that the phases after the epochs are expected to take, `seconds_after` of the trainer
+    _limit = 0.0
 
     def on_begin(self, trainer: AnyTrainer) -> None:
         """Start the clock."""
@@ -79,10 +70,7 @@ class ProgressDisplay(_TimedCallback):
     """Show epoch, losses and the remaining time: live in terminals and notebooks, occasional lines elsewhere."""
 
     def __init__(self, console: Any = None, every_seconds: float = 10.0, live: bool | None = None) -> None:
-        super().__init__()
-        self._console = console
-        self._every = every_seconds
-        self._live = live
+        self._console, self._every, self._live = console, every_seconds, live
         self._bar: Any = None
         self._task: Any = None
         self._status: Any = None
@@ -129,10 +117,9 @@ class ProgressDisplay(_TimedCallback):
             return
         latest = trainer.history.epochs[-1]
         flow = f"loss of G {latest.flow_loss:.3f}, of H" if latest.flow_loss else "loss"
-        losses = f"{flow} {latest.latent_loss:.5f}"
-        self._show(trainer, trainer.epoch, f"{trainer.epoch}", losses=losses)
+        self._show(trainer, trainer.epoch, f"{trainer.epoch}", losses=f"{flow} {latest.latent_loss:.5f}")
 
-    def on_part_end(self, trainer: ValidatedTrainer) -> None:
+    def on_part_end(self, trainer: AnyTrainer) -> None:
         """Show the progress within a long epoch."""
         done = trainer.epoch + trainer.position / trainer.n_rows
         self._show(trainer, done, f"{done:.2f}")
@@ -195,7 +182,6 @@ class JsonProgress(_TimedCallback):
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        super().__init__()
         self._stream = stream
 
     def on_begin(self, trainer: AnyTrainer) -> None:
@@ -209,19 +195,11 @@ class JsonProgress(_TimedCallback):
         if not trainer.history.epochs:  # the training has just been restarted
             return
         latest = trainer.history.epochs[-1]
-        self._write(
-            "epoch",
-            epoch=trainer.epoch,
-            epochs=trainer.config.max_epochs,
-            flow_loss=latest.flow_loss,
-            latent_loss=latest.latent_loss,
-            validation_error=latest.validation_error,
-            stage=latest.stage,
-            seconds=self._seconds(),
-            seconds_left=self._seconds_left(trainer, trainer.epoch),
-        )
+        facts = {name: getattr(latest, name) for name in ("flow_loss", "latent_loss", "validation_error", "stage")}
+        epochs, left = trainer.config.max_epochs, self._seconds_left(trainer, trainer.epoch)
+        self._write("epoch", epoch=trainer.epoch, epochs=epochs, **facts, seconds=self._seconds(), seconds_left=left)
 
-    def on_part_end(self, trainer: ValidatedTrainer) -> None:
+    def on_part_end(self, trainer: AnyTrainer) -> None:
         """Write the progress within a long epoch."""
         done = trainer.epoch + trainer.position / trainer.n_rows
         share, left = done / trainer.config.max_epochs, self._seconds_left(trainer, done)
@@ -235,8 +213,7 @@ class JsonProgress(_TimedCallback):
     def on_end(self, trainer: AnyTrainer) -> None:
         """Write why the training ended."""
         self._end = time.perf_counter()
-        ending = ENDINGS[trainer.history.ending]
-        self._write("end", epochs=trainer.epoch, ending=ending, seconds=self._seconds())
+        self._write("end", epochs=trainer.epoch, ending=ENDINGS[trainer.history.ending], seconds=self._seconds())
 
     def on_fitted(self, history: History) -> None:
         """Write how good a fit is that the time limit ended."""

@@ -39,12 +39,10 @@ ORDERED_MACHINES = ("x86_64", "AMD64")
 class SharedSlots:
     """Slots of float32 numbers, two per worker of a machine, that all workers read.
 
-    Workers write their slots alternately and wait for each other between writing and reading. A slot is not overwritten
-    before all have read it, as they wait for each other once more in between.
-
-    To wait, each worker increments a counter and polls until all counters are equal, which is several times faster than
-    a connection. Each worker also locks one byte of the file; a byte that another worker can lock belongs to a worker
-    that has left.
+    Workers wait for each other between writing and reading; a slot is not overwritten before all have read it. To wait,
+    each worker increments a counter and polls until all counters are equal, which is several times faster than a
+    connection. Each worker also locks one byte of the file; a byte that another worker can lock belongs to one that
+    has left.
     """
 
     def __init__(self, file: int, workers: Workers, n_numbers: int) -> None:
@@ -52,9 +50,8 @@ class SharedSlots:
         memory = mmap.mmap(file, _size(n_workers, n_numbers))
         kept, n_small = n_slots * n_numbers * FLOAT_BYTES, n_slots * MAX_NUMBERS
         start = -(-kept // WIDE_BYTES) * WIDE_BYTES
-        self._slots = torch.frombuffer(memory, dtype=torch.float32, count=n_slots * n_numbers).view(
-            N_SLOTS, n_workers, n_numbers
-        )
+        flat = torch.frombuffer(memory, dtype=torch.float32, count=n_slots * n_numbers)
+        self._slots = flat.view(N_SLOTS, n_workers, n_numbers)
         self._numbers = np.frombuffer(memory, np.float64, n_small, start).reshape(N_SLOTS, n_workers, MAX_NUMBERS)
         self._counters = np.frombuffer(memory, np.int64, n_workers, start + n_small * WIDE_BYTES)
         self._total = torch.empty(n_numbers)

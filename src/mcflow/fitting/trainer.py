@@ -30,6 +30,8 @@ PART_SECONDS = 2.0  # seconds after which callbacks are notified within an epoch
 CHUNK = 8  # batches for which independent parts of a network train on their own before they meet
 BETAS = (0.9, 0.99)  # decay rates of the running means of gradients and of their squares
 EPSILON = 1e-8  # added to the root of the second mean
+#: Attributes of a trainer that a checkpoint stores by their names.
+CAPTURED = ("epoch", "position", "rate", "restarts", "n_stale", "next_validation", "decay_start")
 
 
 class ValidatedTrainer(abc.ABC):
@@ -40,8 +42,7 @@ class ValidatedTrainer(abc.ABC):
     or an `ImageConfig`, whose fields on training are the same.
     """
 
-    config: Any
-    network: nn.Module
+    at_milestone = False  # whether a checkpoint is due regardless of the time since the last one
 
     def __init__(
         self,
@@ -55,14 +56,12 @@ class ValidatedTrainer(abc.ABC):
         workers: Workers = ALONE,
     ) -> None:
         self.config, self.network, self.callbacks, self.streams = config, network, callbacks, streams
-        self.n_rows = n_rows
-        self.workers = workers
+        self.n_rows, self.workers = n_rows, workers
         self._time = workers.from_first(config.max_time if seconds is None else seconds)
         self.seconds_after = 0.0  # expected time of the phases after the epochs, for callbacks
         self.history = History()
         self.epoch, self._start, self._notified = 0, time.perf_counter(), time.perf_counter()
-        self.rate = config.learning_rate
-        self.restarts = 0
+        self.rate, self.restarts = config.learning_rate, 0
         self._order = torch.zeros(0, dtype=torch.int64)
         self._first = copy.deepcopy(network.state_dict())
         self._parts = self._independent_parts()
@@ -71,7 +70,7 @@ class ValidatedTrainer(abc.ABC):
             seeds = torch.randint(2**62, (len(self._parts),), generator=streams.order).tolist()
             self.generators += [torch.Generator().manual_seed(seed) for seed in seeds]
         self._together = [] if workers.alone else [GradientMean(workers, weights) for weights in self._parts]
-        self._passed = 0.0
+        self._passed = 0.0  # seconds by the clock of the first worker at the last synchronisation
         self._begin()
 
     def _independent_parts(self) -> list[list[nn.Parameter]]:
@@ -109,7 +108,11 @@ class ValidatedTrainer(abc.ABC):
         self._start = self._notified = time.perf_counter()
         for callback in self.callbacks:
             callback.on_begin(self)
-        self._take_from_first()
+        if not self.workers.alone:  # start from the state of the first worker, which may have resumed
+            header, arrays = self.workers.from_first(self.capture())
+            if not self.workers.is_first:
+                self.restore(header, arrays)
+            self._passed = header["seconds"]
         # Workers of a shared fit meet at every step, in the order of the parts.
         with thread_pool(len(self._parts) if self.workers.alone else 1) as self._map:
             while not self.history.ending:
@@ -120,16 +123,8 @@ class ValidatedTrainer(abc.ABC):
         for callback in self.callbacks:
             callback.on_end(self)
 
-    def _take_from_first(self) -> None:
-        """Start from the state of the first worker, which may have resumed from a checkpoint."""
-        if not self.workers.alone:
-            header, arrays = self.workers.from_first(self.capture())
-            if not self.workers.is_first:
-                self.restore(header, arrays)
-            self._passed = header["seconds"]
-
     def _seconds(self) -> float:
-        """Return the seconds since the start, by the clock of the first worker at the last synchronisation."""
+        """Return the seconds since the start."""
         return time.perf_counter() - self._start if self.workers.alone else self._passed
 
     def _own_clock(self) -> float:
@@ -138,8 +133,7 @@ class ValidatedTrainer(abc.ABC):
 
     def progress(self, share_of_epoch: float = 0.0) -> float:
         """Return the completed fraction of the training, by epochs or by time, whichever is larger."""
-        config = self.config
-        by_epochs: float = (self.epoch + share_of_epoch) / config.max_epochs
+        by_epochs: float = (self.epoch + share_of_epoch) / self.config.max_epochs
         by_time = self._seconds() / self._time if self._time else 0.0
         return min(1.0, max(by_epochs, by_time))
 
@@ -164,8 +158,7 @@ class ValidatedTrainer(abc.ABC):
 
     def _end(self) -> float:
         """Return the progress at which the training ends: below 1 when the final decay started early."""
-        end: float = self.decay_start * (1 + self.config.decay_length)
-        return min(1.0, end)
+        return float(min(1.0, self.decay_start * (1 + self.config.decay_length)))
 
     def _learn(self) -> float:
         """Update the weights once per batch of an epoch; return the mean loss."""
@@ -182,7 +175,9 @@ class ValidatedTrainer(abc.ABC):
             if time.perf_counter() - self._notified >= PART_SECONDS:
                 self.position = batches.stop
                 self._account(losses)
-                self._notify()
+                for callback in self.callbacks:
+                    callback.on_part_end(self)
+                self._notified = time.perf_counter()
         self._account(losses)
         self.position, (total, count) = 0, self._losses
         self._losses = [0.0, 0.0]
@@ -203,11 +198,6 @@ class ValidatedTrainer(abc.ABC):
             self._losses[1] += len(losses)
             losses.clear()
 
-    def _notify(self) -> None:
-        for callback in self.callbacks:
-            callback.on_part_end(self)
-        self._notified = time.perf_counter()
-
     def _set_rate(self, part: int, share_of_epoch: float) -> float:
         """Set a part's learning rate: warm-up, cosine decay, a steeper one after `decay_start`; return the progress."""
         done = self.progress(share_of_epoch)
@@ -225,26 +215,20 @@ class ValidatedTrainer(abc.ABC):
         With several workers, it is the mean of their losses weighted by their cells. The loss is None for no cells.
         """
         self.optimisers[part].zero_grad()
-        learned = self._backward(part, loss, largest, n_cells)
-        if learned is None:
-            return torch.zeros(())
-        self.optimisers[part].step()
-        return learned
-
-    def _backward(self, part: int, loss: Tensor | None, largest: float, n_cells: int) -> Tensor | None:
-        """Compute the gradients of a part; return the loss over all workers, None if none of them has one."""
-        if not self._together:
-            if loss is None:
-                return None
+        n_all, learned = float(loss is not None), torch.zeros(())
+        if self._together:
+            if loss is not None:
+                (loss * n_cells).backward()
+            share = 0.0 if loss is None else n_cells * float(loss.detach())
+            n_all, total, self._passed = self._together[part].average(largest, n_cells, share, self._own_clock())
+            learned = torch.tensor(total / n_all) if n_all else learned
+        elif loss is not None:
             loss.backward()
             nn.utils.clip_grad_norm_(self._parts[part], largest)
-            learned: Tensor = loss.detach().cpu()
-            return learned
-        if loss is not None:
-            (loss * n_cells).backward()
-        share = 0.0 if loss is None else n_cells * float(loss.detach())
-        n_all, total, self._passed = self._together[part].average(largest, n_cells, share, self._own_clock())
-        return torch.tensor(total / n_all) if n_all else None
+            learned = loss.detach().cpu()
+        if n_all:
+            self.optimisers[part].step()
+        return learned
 
     def _mean(self, errors: Tensor) -> float | None:
         """Return the mean of the errors over all workers, None if there are none."""
@@ -283,11 +267,6 @@ class ValidatedTrainer(abc.ABC):
         self.epoch, self.history = 0, History()
         self._begin()
 
-    @property
-    def at_milestone(self) -> bool:
-        """Whether a checkpoint is due regardless of the time since the last one; never here."""
-        return False
-
     def capture(self) -> tuple[Header, dict[str, Array]]:
         """Return the state of the training as a header and arrays."""
         weights = list(self.network.parameters())
@@ -298,16 +277,9 @@ class ValidatedTrainer(abc.ABC):
                 tensors |= {f"adam.{part}.{k}.{name}": tensor for name, tensor in state.items()}
         tensors |= {f"generator.{k}": generator.get_state() for k, generator in enumerate(self.generators)}
         tensors["rows"] = self._order
-        header: Header = {
-            "epoch": self.epoch,
-            "position": self.position,
+        header: Header = {name: getattr(self, name) for name in CAPTURED} | {
             "losses": self._losses,
-            "rate": self.rate,
-            "restarts": self.restarts,
             "best_error": None if math.isinf(self.best_error) else self.best_error,
-            "n_stale": self.n_stale,
-            "next_validation": self.next_validation,
-            "decay_start": self.decay_start,
             "seconds": time.perf_counter() - self._start,
             "history": self.history.to_dict(),
         }
@@ -316,11 +288,11 @@ class ValidatedTrainer(abc.ABC):
     def restore(self, header: Header, arrays: dict[str, Array]) -> None:
         """Restore a captured state of a training with the same table and configuration."""
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        self.epoch, self.rate, self.restarts = header["epoch"], header["rate"], header["restarts"]
+        self.rate = header["rate"]
         self._begin()
-        self.position, self._losses, self._order = header["position"], header["losses"], tensors["rows"]
-        self.n_stale, self.next_validation = header["n_stale"], header["next_validation"]
-        self.decay_start = header["decay_start"]
+        for name in CAPTURED:
+            setattr(self, name, header[name])
+        self._losses, self._order = header["losses"], tensors["rows"]
         self.best_error = math.inf if header["best_error"] is None else header["best_error"]
         self.best = {name: tensors[f"best.{name}"].to(held.device) for name, held in self.best.items()}
         for k, weight in enumerate(self.network.parameters()):
@@ -337,13 +309,7 @@ class ValidatedTrainer(abc.ABC):
 
 
 def cosine(done: float) -> float:
-    r"""Return :math:`\tfrac12 (1 + \cos \pi s)` for the completed fraction s, clipped to [0, 1].
-
-    Examples
-    --------
-    >>> [round(cosine(done), 3) for done in (0, 0.5, 1, 2)]
-    [1.0, 0.5, 0.0, 0.0]
-    """
+    r"""Return :math:`\tfrac12 (1 + \cos \pi s)` for the completed fraction s, clipped to [0, 1]."""
     return 0.5 * (1 + math.cos(math.pi * min(max(done, 0.0), 1.0)))
 
 
@@ -364,29 +330,14 @@ def notify_phase(callbacks: Sequence[Callback], name: str) -> None:
 
 
 class AdamW:
-    """AdamW by torch's fused kernels, without the second of imports that `torch.optim` costs.
-
-    `state` has, for each weight, the running means `exp_avg` and `exp_avg_sq` and the number of updates `step`.
-
-    Examples
-    --------
-    >>> weight = torch.ones(2, requires_grad=True)
-    >>> optimiser = AdamW([weight], rate=0.1, weight_decay=0.0)
-    >>> weight.square().sum().backward()
-    >>> optimiser.step()
-    >>> [round(float(x), 3) for x in weight.detach()]
-    [0.9, 0.9]
-    """
+    """AdamW by torch's fused kernels, without the second of imports that `torch.optim` costs."""
 
     def __init__(self, weights: Sequence[Tensor], rate: float, weight_decay: float) -> None:
         self.weights, self.rate, self.weight_decay = list(weights), rate, weight_decay
-        self.state = [
-            {
-                "exp_avg": torch.zeros_like(w),
-                "exp_avg_sq": torch.zeros_like(w),
-                "step": torch.zeros((), device=w.device),
-            }
-            for w in self.weights
+        self.state = [  # of each weight: the running means of gradients and of their squares, and the number of updates
+            {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
+            | {"step": torch.zeros((), device=weight.device)}
+            for weight in self.weights
         ]
 
     def zero_grad(self) -> None:
@@ -405,21 +356,10 @@ class AdamW:
         means, squares, steps = ([s[name] for _, s in with_gradient] for name in ("exp_avg", "exp_avg_sq", "step"))
         torch._foreach_add_(steps, 1)
         if weights[0].device.type in ("cpu", "cuda"):
-            torch._fused_adamw_(
-                weights,
-                gradients,
-                means,
-                squares,
-                [],
-                steps,
-                lr=self.rate,
-                beta1=BETAS[0],
-                beta2=BETAS[1],
-                weight_decay=self.weight_decay,
-                eps=EPSILON,
-                amsgrad=False,
-                maximize=False,
-            )
+            beta1, beta2 = BETAS
+            settings: dict[str, Any] = {"weight_decay": self.weight_decay, "amsgrad": False, "maximize": False}
+            settings |= {"lr": self.rate, "beta1": beta1, "beta2": beta2, "eps": EPSILON}
+            torch._fused_adamw_(weights, gradients, means, squares, [], steps, **settings)
             return
         for weight, gradient, mean, square, step in zip(weights, gradients, means, squares, steps, strict=True):
             weight.mul_(1 - self.rate * self.weight_decay)

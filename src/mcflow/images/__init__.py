@@ -1,7 +1,5 @@
 """Images: the default preset, folders of pictures, first fills and random masks."""
 
-from __future__ import annotations
-
 from mcflow.images.masks import hide_blocks, hide_halves, hide_pixels, mask_images
 from mcflow.images.nearest import fill_nearest
 

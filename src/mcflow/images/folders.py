@@ -6,16 +6,14 @@ __all__ = ["PICTURE_ENDINGS", "read_image_folder", "read_picture", "write_image_
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from mcflow.errors import DataError, OutputError
 from mcflow.files.atomic import replacing
 from mcflow.typing import Array, BoolArray
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp")  #: File extensions of pictures, in lower case.
 
@@ -105,8 +103,6 @@ def _mask_files(folder: Path, files: dict[str, Path]) -> dict[str, Path]:
 
 def _read(file: Path) -> tuple[Array, BoolArray]:
     """Return the pixels (height, width) or (height, width, 3) of a picture, and which of them are transparent."""
-    from PIL import ImageOps
-
     picture = _plain(ImageOps.exif_transpose(read_picture(file, str(file))), file)
     values = np.asarray(picture)
     if picture.mode in ("LA", "RGBA"):
@@ -185,8 +181,6 @@ def write_image_folder(images: Array, folder: str | Path, names: Sequence[str]) 
     ...     [path.name for path in write_image_folder(np.zeros((1, 4, 4), np.uint8), folder, ["face.jpg"])]
     ['face.png']
     """
-    from PIL import Image
-
     pixels = _bytes(np.asarray(images))
     folder = Path(folder)
     files = _targets(folder, names, len(pixels))
@@ -233,8 +227,6 @@ def _targets(folder: Path, names: Sequence[str], n_images: int) -> list[Path]:
 
 def read_picture(file: Path | BinaryIO, name: str) -> Image.Image:
     """Read a picture; errors mention its name."""
-    from PIL import Image, UnidentifiedImageError
-
     try:
         with Image.open(file) as picture:
             picture.load()

@@ -51,7 +51,7 @@ def hide_pixels(shape: Sequence[int], rate: float, rng: RandomState = None) -> B
     """
     size = _size(shape)
     check_parameter("rate", rate, _SHARE, "Give the fraction of pixels to hide, such as 0.5.")
-    return _generator(rng).random(size, dtype=np.float32) < rate
+    return np.random.default_rng(seed_from(rng)).random(size, dtype=np.float32) < rate
 
 
 def hide_blocks(shape: Sequence[int], share: float, rng: RandomState = None) -> BoolArray:
@@ -81,7 +81,7 @@ def hide_blocks(shape: Sequence[int], share: float, rng: RandomState = None) -> 
         return np.zeros((n_images, height, width), dtype=bool)
     tall = min(height, max(1, round(height * math.sqrt(share))))
     wide = min(width, max(1, round(share * height * width / tall)))
-    generator = _generator(rng)
+    generator = np.random.default_rng(seed_from(rng))
     top = generator.integers(height - tall + 1, size=(n_images, 1, 1))
     left = generator.integers(width - wide + 1, size=(n_images, 1, 1))
     rows, columns = np.arange(height)[:, None], np.arange(width)
@@ -115,7 +115,7 @@ def hide_halves(shape: Sequence[int], side: str = "random", rng: RandomState = N
     }
     if side != "random":
         return np.repeat(halves[side][None], n_images, axis=0)
-    chosen = _generator(rng).integers(len(_SIDES), size=n_images)
+    chosen = np.random.default_rng(seed_from(rng)).integers(len(_SIDES), size=n_images)
     return np.stack([halves[name] for name in _SIDES])[chosen]
 
 
@@ -161,10 +161,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _generator(rng: RandomState) -> np.random.Generator:
-    return np.random.default_rng(seed_from(rng))
 
 
 def _size(shape: Sequence[int]) -> tuple[int, int, int]:

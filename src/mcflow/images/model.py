@@ -26,20 +26,14 @@ from mcflow.typing import Array, BoolArray, FloatArray, Header
 
 PIXELS_AT_ONCE = 100_000  #: Pixels of the images that pass through the networks together.
 FEW_ROUNDS = (1 / 4, 1 / 2, 1.0)  #: Fractions of known pixels after each round, where few pixels are missing.
-
 #: Fractions of known pixels after each round, where many pixels or shapes are missing.
 MANY_ROUNDS = (1 / 64, 1 / 32, 1 / 16, 3 / 32, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1.0)
-
 TILE = 8  #: Side of the tile in which the order of pixels repeats.
 
 
 def bayer_rounds(height: int, width: int, shares: Sequence[float] = MANY_ROUNDS) -> list[BoolArray]:
-    """Return masks (height, width) of the pixels that are drawn in each round, from coarse to fine.
-
-    The order is that of a Bayer matrix: the pixels of a round lie between those of earlier rounds, as far apart as
-    possible, so that they depend little on each other given the earlier ones. In the last half every pixel has four
-    known neighbours.
-    """
+    """Return masks (height, width) of the pixels that are drawn in each round, from coarse to fine."""
+    # In the order of a Bayer matrix, the pixels of a round are far apart and depend little on each other.
     matrix = np.zeros((1, 1))
     while len(matrix) < TILE:
         matrix = np.block([[4 * matrix, 4 * matrix + 2], [4 * matrix + 3, 4 * matrix + 1]])
@@ -73,14 +67,8 @@ class MaskedImageModel:
         """Return H and G; without a generator their weights are zero."""
         config, channels = self.config, self.codec.channels
         n_scales = max(0, min(3, int(math.log2(min(self.codec.height, self.codec.width)))))
-        network = UNet(
-            channels,
-            config.width,
-            n_scales=max(1, n_scales),
-            n_blocks=config.n_blocks,
-            n_components=config.n_components,
-            generator=generator,
-        )
+        sizes = {"n_scales": max(1, n_scales), "n_blocks": config.n_blocks, "n_components": config.n_components}
+        network = UNet(channels, config.width, generator=generator, **sizes)
         return network, ImageFlow(channels, config.width, n_scales=min(2, n_scales), generator=generator)
 
     def fit(
@@ -124,10 +112,8 @@ class MaskedImageModel:
             below.append(mixture.mass_below(levels + 1).cpu().numpy())
             above.append(1 - mixture.mass_below(levels).cpu().numpy())
             channels.append(mask.nonzero()[:, 1].cpu().numpy())
-        parts = [np.concatenate(part)[: self.config.calibration_pixels] for part in (below, above, channels)]
-        return Calibration.from_scores(
-            parts[0].astype(np.float64), parts[1].astype(np.float64), parts[2], self.codec.channels
-        )
+        low, high, columns = (np.concatenate(x)[: self.config.calibration_pixels] for x in (below, above, channels))
+        return Calibration.from_scores(low.astype(float), high.astype(float), columns, self.codec.channels)
 
     def _parts(self, n_images: int) -> Iterator[slice]:
         """Yield slices of images that pass through the networks together."""
@@ -140,10 +126,9 @@ class MaskedImageModel:
         return next(self.network.parameters()).device
 
     def _predict(self, pixels: Tensor, missing: Tensor) -> PixelPrediction:
+        shown = (~missing).to(self._device, torch.float32)
         with torch.inference_mode():
-            predicted: PixelPrediction = self.network(
-                pixels.to(self._device), (~missing).to(self._device, torch.float32)
-            )
+            predicted: PixelPrediction = self.network(pixels.to(self._device), shown)
         return predicted
 
     def fill(self, pixels: Tensor, missing: Tensor) -> Tensor:
@@ -237,10 +222,9 @@ class MaskedImageModel:
         """Draw new images."""
         shape = (n_images, self.codec.channels, self.codec.height, self.codec.width)
         normals = torch.randn(shape, generator=torch.Generator().manual_seed(seed % 2**63))
-        empty = torch.zeros(shape)
-        return torch.cat(
-            [self._draw(empty[part], empty[part].bool(), normals[part], MANY_ROUNDS) for part in self._parts(n_images)]
-        )
+        pixels, shown = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
+        parts = self._parts(n_images)
+        return torch.cat([self._draw(pixels[part], shown[part], normals[part], MANY_ROUNDS) for part in parts])
 
     def tensors(self) -> dict[str, Array]:
         """Return everything learned as arrays by name."""

@@ -13,11 +13,9 @@ import numpy.typing as npt
 from mcflow.errors import DataError
 from mcflow.typing import Array, BoolArray
 
-#: Integer types, with the values of black and white.
-INTEGER_RANGES = {"uint8": (0.0, 255.0), "uint16": (0.0, 65535.0)}
+INTEGER_RANGES = {"uint8": (0.0, 255.0), "uint16": (0.0, 65535.0)}  #: Integer types with their black and white.
 
-#: Pixels between 0 and 1, of shape (n_images, channels, height, width).
-Pixels: TypeAlias = npt.NDArray[np.float32]
+Pixels: TypeAlias = npt.NDArray[np.float32]  #: Pixels between 0 and 1, of shape (n_images, channels, height, width).
 
 
 @dataclass(frozen=True)

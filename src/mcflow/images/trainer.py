@@ -21,10 +21,8 @@ MIN_PIXELS = 8  #: Images with fewer hidden pixels have a smaller weight in the 
 MAX_NORM = 10.0  #: Gradient norm above which gradients of H are scaled down.
 FLOW_WARM_UP = 0.1  #: Fraction of the training of G in which the learning rate rises.
 MAX_FLOW_NORM = 1.0  #: Gradient norm above which gradients of G are scaled down.
-
 #: Excess probability of a missing neighbour of a missing pixel, relative to its maximum, above which masks are shapes.
 MIN_EXCESS = 0.2
-
 MAX_IMAGES = 2048  #: Maximum number of images from which it is decided whether masks are shapes.
 MIN_HIDDEN = 0.1  #: Smallest fraction of hidden pixels of an image.
 MAX_HIDDEN = 0.3  #: Largest fraction of hidden pixels of most images.

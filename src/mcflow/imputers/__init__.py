@@ -1,7 +1,5 @@
 """Imputers of tables and images with the scikit-learn interface."""
 
-from __future__ import annotations
-
 __all__ = ["ImageImputer", "MCFlowImageImputer", "MCFlowImputer", "TableImputer", "load"]
 
 from typing import TYPE_CHECKING

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 #: Parameters with settings of columns, which replace those of the schema.
 COLUMN_SETTINGS = ("kinds", "roles", "bounds", "allowed", "rules", "missing_values")
-
 MAX_NAMES = 5  #: Number of feature names that an error lists.
 
 
@@ -54,8 +53,7 @@ class TableImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         Names of these columns; defined only if all names are strings.
     """
 
-    #: Constraints on the parameters of the subclass.
-    constraints: ClassVar[Mapping[str, Interval | Options]] = {}
+    constraints: ClassVar[Mapping[str, Interval | Options]] = {}  #: Constraints on the parameters of the subclass.
     schema: str | Path | Mapping[str, Any] | None = None
     kinds: Mapping[Any, str] | None = None
     roles: Mapping[Any, str] | None = None

@@ -54,8 +54,7 @@ class ImageImputer(TransformerMixin, BaseEstimator, abc.ABC):  # type: ignore[mi
         Size, type and value range of the images.
     """
 
-    #: Constraints on the parameters of the subclass.
-    constraints: ClassVar[Mapping[str, Interval | Options]] = {}
+    constraints: ClassVar[Mapping[str, Interval | Options]] = {}  #: Constraints on the parameters of the subclass.
     codec_: PixelCodec
 
     @abc.abstractmethod

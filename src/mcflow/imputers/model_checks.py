@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ConstraintsHeader",
-    "ModelHeader",
-    "OtherHeader",
-    "check_image_tensors",
-    "check_table_tensors",
-    "parse_config",
-    "parse_header",
-]
+__all__ = ["ModelHeader", "check_image_tensors", "check_table_tensors", "parse_config", "parse_header"]
 
 import dataclasses
 import math
@@ -41,17 +33,15 @@ from mcflow.paper.networks import LatentMapper, RealNVP
 from mcflow.typing import Array, Header
 
 MAX_TEXT = 1_000_000  #: Largest number of characters of a text in a header.
-#: Largest absolute value of a whole number that is not otherwise limited; exact ends of columns may have 64 bits.
-MAX_WHOLE = 2**64
+MAX_WHOLE = 2**64  #: Largest absolute whole number without another limit; exact ends of columns have 64 bits.
 MAX_SIDE = 1 << 16  #: Largest height, width and number of channels of images.
-
 _SIDE = Interval(int, 1, MAX_SIDE)
 _DECIMALS = Interval(int, 0, 400, optional=True)
 _SEED = Interval(int, 0, 2**64)
 
 
 @dataclasses.dataclass(frozen=True)
-class ConstraintsHeader:
+class _ConstraintsHeader:
     """Constraints as `Constraints.to_dict` returns them."""
 
     names: list[Any]
@@ -64,7 +54,7 @@ class ConstraintsHeader:
 
 
 @dataclasses.dataclass(frozen=True)
-class OtherHeader:
+class _OtherHeader:
     """A bootstrap copy."""
 
     seed: int
@@ -81,8 +71,8 @@ class ModelHeader:
     seed: int
     history: History
     schema: TableSchema | None = None
-    constraints: ConstraintsHeader | None = None
-    others: list[OtherHeader] = dataclasses.field(default_factory=list)
+    constraints: _ConstraintsHeader | None = None
+    others: list[_OtherHeader] = dataclasses.field(default_factory=list)
     images: PixelCodec | None = None
 
 
@@ -104,7 +94,7 @@ RANGES: dict[tuple[type, str], Interval | Options] = {
     (Epoch, "epoch"): Interval(int, 0),
     (Epoch, "stage"): Interval(int, 0),
     (ModelHeader, "seed"): _SEED,
-    (OtherHeader, "seed"): _SEED,
+    (_OtherHeader, "seed"): _SEED,
 }
 
 
@@ -140,7 +130,7 @@ def _any_missing(column: Column) -> bool:
     return bool(observed_cells(categories, column).null_count)
 
 
-def _check_schema(schema: TableSchema, constraints: ConstraintsHeader | None) -> None:
+def _check_schema(schema: TableSchema, constraints: _ConstraintsHeader | None) -> None:
     for column in schema.columns:
         kind = column.base or column.kind
         if column.coded and (kind in ("boolean", "category", "ordered")) and not column.categories:
@@ -255,8 +245,7 @@ def _wrong(value: Any, allowed: str, where: str) -> ModelFileError:
 
 Arrays = Mapping[str, Array]
 
-#: Tensors that hold bounds, which may be infinite. No other may, and none may hold NaN.
-BOUNDS = ("box", "factored.units")
+BOUNDS = ("box", "factored.units")  #: Tensors of bounds, which may be infinite. No other may, and none may hold NaN.
 
 #: Shapes of tensors by name. A word stands for one size that is the same wherever it occurs; "*" for any size. In a
 #: name, # is the position of a column, and "categories" is the number of its categories.
@@ -366,9 +355,7 @@ def _check_numbers(arrays: Arrays) -> None:
 
 def _check_shapes(arrays: Arrays, shapes: Mapping[str, str], sizes: dict[str, int], categories: list[int]) -> None:
     """Compare shapes with a table of them, in which the `sizes` that are not known yet are found."""
-    patterns = {
-        name: re.compile(re.escape(name).replace(r"\#", r"(\d{1,9})").replace(r"\*", r"\d+")) for name in shapes
-    }
+    patterns = {one: re.compile(re.escape(one).replace(r"\#", r"(\d{1,9})").replace(r"\*", r"\d+")) for one in shapes}
     for name in sorted(arrays):
         matches = ((one, compiled.fullmatch(name)) for one, compiled in patterns.items())
         pattern, match = next((found for found in matches if found[1]), ("", None))

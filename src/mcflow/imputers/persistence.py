@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 
 import mcflow
 from mcflow.columns.constraints import Constraints
@@ -25,15 +26,12 @@ from mcflow.imputers.table import MCFlowImputer
 from mcflow.typing import Array, Header
 
 KIND = "model"  # as opposed to a checkpoint
-
 #: Parameters that are not saved, or saved in another form.
 NOT_SAVED = ("checkpoint_dir", "random_state", "schema", *COLUMN_SETTINGS)
 
 
 def save(imputer: MCFlowImputer | MCFlowImageImputer, path: str | Path) -> None:
     """Save a fitted imputer to a file."""
-    from sklearn.utils.validation import check_is_fitted
-
     check_is_fitted(imputer)
     tensors, header = imputer.model_.tensors(), _header(imputer)
     if isinstance(imputer, MCFlowImageImputer):
@@ -75,10 +73,8 @@ def load(path: str | Path, *, device: str = "auto") -> Any:
         if version == 1:
             header, arrays = _from_1(header, arrays)
         return _build(parse_header(header), arrays, device)
-    except ModelFileError as error:
-        raise ModelFileError(f"{path} is not a usable model: {error}") from error
-    except ParameterError as error:
-        if device != "auto":
+    except (ModelFileError, ParameterError) as error:
+        if isinstance(error, ParameterError) and device != "auto":
             choose_device(device)  # a wrong device is no fault of the file
         raise ModelFileError(f"{path} is not a usable model: {error}") from error
     except Exception as error:  # the file has a valid checksum, and says what no model says
@@ -126,7 +122,6 @@ def _plain(value: Any) -> Any:
 
 
 def _parameters(estimator: type, header: ModelHeader, device: str) -> dict[str, Any]:
-    """Return the parameters of the estimator for a device."""
     parameters = dict(header.parameters)
     unknown = set(parameters) - set(estimator._get_param_names())  # type: ignore[attr-defined]
     if unknown:
@@ -188,7 +183,6 @@ _TENSORS_OF_1 = {
     "mapper.bends": "network.asinh_params",
     "mapper.": "network.",
 }
-
 #: Fields of the sections of format 1 that have another name since; None drops the field.
 _FIELDS_OF_1: dict[str, dict[str, Any]] = {
     "masked": {"masked": None, "n_layers": None, "held_share": "validation_share", "window": None, "scaling": None}
@@ -199,7 +193,6 @@ _FIELDS_OF_1: dict[str, dict[str, Any]] = {
     | {"likelihood_weight": None, "tolerance": None, "refills": None, "hide_share": None, "n_couplings": None}
     | dict.fromkeys(("n_members", "n_knots", "n_points", "reads_mask")),
 }
-
 #: Chains of format 1 for images of the paper's preset, which were constants then.
 _IMAGE_CHAINS_OF_1 = {"burn_in": 40, "thinning": 5, "n_states": 39, "state_thinning": 1}
 
@@ -210,7 +203,11 @@ def _from_1(header: Header, arrays: dict[str, Array]) -> tuple[Header, dict[str,
     parameters = dict(header["parameters"])
     if isinstance(parameters["preset"], dict):
         parameters["preset"] = _config_of_1(parameters["preset"], of_images)
-    history = {**header["history"], "epochs": [_epoch_of_1(epoch) for epoch in header["history"]["epochs"]]}
+    epochs = [
+        {name.replace("held_error", "validation_error"): value for name, value in epoch.items()}
+        for epoch in header["history"]["epochs"]
+    ]
+    history = {**header["history"], "epochs": epochs}
     new: dict[str, Any] = {**header, "parameters": parameters, "history": history}
     new["config"] = _config_of_1(header["settings"], of_images)
     if not of_images:
@@ -239,10 +236,6 @@ def _config_of_1(sections: dict[str, dict[str, Any]], of_images: bool) -> dict[s
             if new is not None and name != "n_layers":
                 config[new] = value
     return config
-
-
-def _epoch_of_1(epoch: dict[str, Any]) -> dict[str, Any]:
-    return {{"held_error": "validation_error"}.get(name, name): value for name, value in epoch.items()}
 
 
 def _renamed(name: str) -> str:

@@ -44,12 +44,9 @@ if TYPE_CHECKING:
     TableModel: TypeAlias = MaskedModel | PaperModel
 
 Config = MaskedConfig | PaperConfig | ImageConfig
-
 PRESETS: dict[str, Config] = {"default": MaskedConfig(), "paper": PaperConfig()}  #: Presets of `MCFlowImputer`.
-
 #: Presets of `MCFlowImageImputer`; batch size, learning rate and λ of "paper" depend on the images.
 IMAGE_PRESETS: dict[str, Config] = {"default": ImageConfig(), "paper": PAPER_IMAGES}
-
 #: Arguments of the imputers that replace a field of the preset.
 OVERRIDES = (
     "max_epochs",
@@ -61,7 +58,6 @@ OVERRIDES = (
     "n_couplings",
     "scaling",
 )
-
 #: Configuration class of each algorithm.
 CONFIGS: dict[str, type[Config]] = {"masked": MaskedConfig, "paper": PaperConfig, "images": ImageConfig}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,10 +25,7 @@ from mcflow.typing import Array, FloatArray, RandomState
 
 DAY = 86_400_000_000  # microseconds of a day, the unit of deltas of dates
 CLIPPED_SHARE = 0.05  # fraction of the shifted cells that may be clipped at a bound before a warning is issued
-
-#: Maximum size of drawn cells that are kept for all deltas; otherwise they are drawn again for each delta.
-KEPT_BYTES = 1 << 28
-
+KEPT_BYTES = 1 << 28  #: Maximum size of drawn cells that are kept; larger ones are drawn again for each delta.
 MIN_PROBABILITY = 1e-12  # lower bound of the probability of a category, so that every drawn category has a positive one
 SHIFT_STREAM = 0x6D6F7665  # separates the random numbers of the shifts from others of the same seed
 REDRAW_STREAM = 0x72656472  # separates the random numbers of the draws after the shifts from others of the same seed
@@ -94,8 +92,6 @@ class Sensitivity:
         ParameterError
             If there was no analysis.
         """
-        import pandas as pd
-
         return pd.DataFrame(self._columns())
 
     def tipping_point(self, term: str, alpha: float = 0.05) -> TippingPoint:
@@ -166,16 +162,15 @@ class Sensitivity:
     def _columns(self) -> dict[str, Any]:
         results = self._analysed()
         low, high = (f"{100 * end:g} %" for end in ((1 - self.level) / 2, (1 + self.level) / 2))
-        parts = [(delta, results[delta]) for delta in self.deltas]
+        pooled = [results[delta] for delta in self.deltas]
+        bounds = np.concatenate([one.interval for one in pooled])
+        columns = {"estimate": "estimate", "std.error": "std_error", "df": "df", "p.value": "p_value"}
         return {
-            "delta": np.repeat(self.deltas, [len(result.names) for _, result in parts]),
-            "term": [name for _, result in parts for name in result.names],
-            "estimate": np.concatenate([result.estimate for _, result in parts]),
-            "std.error": np.concatenate([result.std_error for _, result in parts]),
-            "df": np.concatenate([result.df for _, result in parts]),
-            "p.value": np.concatenate([result.p_value for _, result in parts]),
-            low: np.concatenate([result.interval[:, 0] for _, result in parts]),
-            high: np.concatenate([result.interval[:, 1] for _, result in parts]),
+            "delta": np.repeat(self.deltas, [len(one.names) for one in pooled]),
+            "term": [name for one in pooled for name in one.names],
+            **{name: np.concatenate([getattr(one, part) for one in pooled]) for name, part in columns.items()},
+            low: bounds[:, 0],
+            high: bounds[:, 1],
         }
 
     def __repr__(self) -> str:
@@ -328,9 +323,8 @@ class DeltaDraws:
 
     def _shifted(self, cells: FloatArray, number: int, delta: float) -> tuple[FloatArray, int]:
         """Return the shifted cells of a draw, and how many were clipped at a bound."""
-        uniforms = cell_uniforms(
-            self._hashes(SHIFT_STREAM, number), np.zeros(len(cells), dtype=np.int64), np.array([0])
-        )[0]
+        hashes = self._hashes(SHIFT_STREAM, number)
+        uniforms = cell_uniforms(hashes, np.zeros(len(cells), dtype=np.int64), np.array([0]))[0]
         if self.column.kind in CATEGORY_KINDS:
             return tilt_categories(cells, self._probabilities_of(number), uniforms, delta), 0
         step = delta * (DAY / self.column.step if self.column.kind == "datetime" else 1.0)

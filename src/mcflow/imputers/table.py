@@ -283,7 +283,6 @@ class MCFlowImputer(TableImputer):
         return others
 
     def _warn_of_unused(self, config: Config) -> None:
-        """Warn of arguments that the preset does not use."""
         fields = {field.name for field in dataclasses.fields(config)}
         unused = [name for name in presets.OVERRIDES if getattr(self, name) is not None and name not in fields]
         if unused:

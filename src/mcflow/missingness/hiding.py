@@ -39,13 +39,17 @@ def hide(frame: Any, mask: Any) -> Any:
 
     Examples
     --------
-    >>> import numpy as np
     >>> hide(np.array([[1.0, 2.0], [3.0, 4.0]]), [[True, False], [False, False]])
     array([[nan,  2.],
            [ 3.,  4.]])
     """
-    table = read_frame(frame)
-    native, checked = table.native, _read_mask(mask, (table.n_rows, len(table.names)))
+    table, checked = read_frame(frame), np.asarray(mask)
+    native, shape = table.native, (table.n_rows, len(table.names))
+    if checked.dtype != bool or checked.shape != shape:
+        raise ParameterError(
+            f"mask is of type {checked.dtype} and shape {checked.shape}, but has to be boolean and of the table's "
+            f"shape {shape}. Give the result of mcar, mar or another mechanism for this table."
+        )
     if table.container == "numpy":
         hidden: Array = native.astype(np.float64) if native.dtype.kind in "iub" and checked.any() else native.copy()
         if checked.any():
@@ -64,16 +68,6 @@ def hide(frame: Any, mask: Any) -> Any:
             field = native.schema.field(k).with_nullable(True)
             native = native.set_column(k, field, _take(native.column(k), checked[:, k]))
     return native
-
-
-def _read_mask(given: Any, shape: tuple[int, int]) -> BoolArray:
-    mask = np.asarray(given)
-    if mask.dtype != bool or mask.shape != shape:
-        raise ParameterError(
-            f"mask is of type {mask.dtype} and shape {mask.shape}, but has to be boolean and of the table's shape "
-            f"{shape}. Give the result of mcar, mar or another mechanism for this table."
-        )
-    return mask
 
 
 def _hide_series(series: Any, mask: BoolArray) -> Any:

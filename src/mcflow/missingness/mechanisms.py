@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.random import Generator
 
 from mcflow.columns.frames import Frame, is_text, is_time, read_frame, whole_counts
 from mcflow.config import Interval, Options, check_parameter
 from mcflow.errors import ParameterError, did_you_mean
 from mcflow.random import seed_from
-from mcflow.typing import Array, BoolArray, FloatArray, RandomState
+from mcflow.typing import BoolArray, FloatArray, RandomState
 
 #: Constraint of each parameter, and advice for its error message.
 _CONSTRAINTS: dict[str, tuple[Interval | Options, str]] = {
@@ -60,7 +61,6 @@ def mcar(frame: Any, rate: float, random_state: RandomState = None) -> BoolArray
 
     Examples
     --------
-    >>> import numpy as np
     >>> mask = mcar(np.zeros((1000, 4)), 0.2, random_state=0)
     >>> mask.shape, bool(abs(mask.mean() - 0.2) < 0.03)
     ((1000, 4), True)
@@ -81,24 +81,13 @@ def mar(
     Parameters
     ----------
     frame, rate, random_state
-        As for `mcar`. The rate applies to the whole table, so it is higher in the columns with hidden cells.
+        As for `mcar`, as are the result and the errors. The rate applies to the whole table, so it is higher in the
+        columns with hidden cells, which must have enough of them.
     observed : float or list, default=0.3
         Fraction of columns that stay complete, at least one, chosen at random among those that vary; or a list of
         their names, positions for numpy.
     strength : float, default=1.0
         Standard deviation of the log-odds of being hidden, from -100 to 100; 0 for constant probabilities.
-
-    Returns
-    -------
-    ndarray of bool of shape (n_rows, n_columns)
-        As for `mcar`; False in the columns that stay complete.
-
-    Raises
-    ------
-    ParameterError
-        When a parameter is invalid, or the driven columns have too few cells for the rate.
-    DataError
-        When `frame` is not a table.
 
     Notes
     -----
@@ -109,7 +98,6 @@ def mar(
 
     Examples
     --------
-    >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(1000, 3))
     >>> mask = mar(rows, 0.2, random_state=0, observed=[0], strength=3)
     >>> bool(mask[:, 0].any()), bool(abs(mask.mean() - 0.2) < 0.03)
@@ -134,7 +122,6 @@ def mnar_self(frame: Any, rate: float, random_state: RandomState = None, *, stre
 
     Examples
     --------
-    >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(1000, 1))
     >>> mask = mnar_self(rows, 0.3, random_state=0, strength=3)
     >>> bool(rows[mask].mean() > 0.5)
@@ -157,7 +144,6 @@ def mnar_logistic(frame: Any, rate: float, random_state: RandomState = None, **s
 
     Examples
     --------
-    >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(1000, 3))
     >>> mask = mnar_logistic(rows, 0.2, random_state=0)
     >>> bool(mask.any(axis=0).all())
@@ -186,7 +172,6 @@ def mnar_quantile(
 
     Examples
     --------
-    >>> import numpy as np
     >>> rows = np.arange(1000.0)[:, None]
     >>> mask = mnar_quantile(rows, 0.1, random_state=0, tail=0.25)
     >>> bool(rows[mask].min() >= 750)
@@ -205,7 +190,7 @@ def probabilities(
     mechanism : {"mcar", "mar", "mnar_self", "mnar_logistic", "mnar_quantile"}
         Name of the mechanism's function.
     frame, rate, random_state
-        As for `mcar`. The same int gives the probabilities behind the mask.
+        As for `mcar`, as are the errors. The same int gives the probabilities behind the mask.
     **settings : object
         Keyword arguments of the mechanism's function.
 
@@ -214,14 +199,8 @@ def probabilities(
     ndarray of shape (n_rows, n_columns)
         Probabilities with the rate as their mean over observed cells; 0 for cells that are missing already.
 
-    Raises
-    ------
-    ParameterError, DataError
-        As for `mcar`.
-
     Examples
     --------
-    >>> import numpy as np
     >>> found = probabilities("mnar_self", np.arange(5.0)[:, None], 0.3, strength=2)
     >>> found.ravel().round(2).tolist(), round(float(found.mean()), 9)
     ([0.01, 0.05, 0.18, 0.47, 0.79], 0.3)
@@ -258,21 +237,17 @@ def _standardise(values: FloatArray) -> FloatArray:
         return np.zeros_like(values)
     values = values / np.abs(values).max()  # the squares of very large numbers would overflow
     centred = values - values.mean()
-    scores: FloatArray = centred / centred.std()
-    return scores
+    return np.asarray(centred / centred.std())
 
 
 def _column_codes(frame: Frame, position: int) -> FloatArray:
-    array = frame.arrow(position)
-    missing = frame.missing(position)
+    array, seen = frame.arrow(position), ~frame.missing(position)
     codes = np.full(frame.n_rows, np.nan)
-    if missing.all():
-        return codes
     if array is None:  # cells of mixed types
         series = frame.series(position)
-        codes[~missing] = _text_codes(series if isinstance(series, np.ndarray) else series.to_list())[~missing]
-    else:
-        codes[~missing] = _codes(array.drop_null())
+        codes[seen] = _text_codes(series if isinstance(series, np.ndarray) else series.to_list())[seen]
+    elif seen.any():
+        codes[seen] = _codes(array.drop_null())
     return codes
 
 
@@ -281,8 +256,7 @@ def _codes(array: pa.Array) -> FloatArray:
     kind = array.type
     if is_time(kind):
         counts, _ = whole_counts(array)
-        codes: FloatArray = (counts - counts.min()).astype(np.float64)
-        return codes
+        return np.asarray(counts - counts.min(), dtype=np.float64)
     if pa.types.is_dictionary(kind):
         # The order of unordered categories may depend on the order of rows, so they are ranked by value.
         return _floats(array.indices) if kind.ordered else _codes(array.dictionary_decode())
@@ -302,8 +276,7 @@ def _floats(array: pa.Array) -> FloatArray:
 
 def _text_codes(cells: Any) -> FloatArray:
     """Rank cells without an order of their own by their text."""
-    ranks: Array = np.unique([repr(cell) for cell in cells], return_inverse=True)[1]
-    return ranks.astype(np.float64)
+    return np.unique([repr(cell) for cell in cells], return_inverse=True)[1].astype(np.float64)
 
 
 def _draw(mechanism: str, frame: Any, rate: float, random_state: RandomState, **settings: Any) -> BoolArray:
@@ -312,9 +285,7 @@ def _draw(mechanism: str, frame: Any, rate: float, random_state: RandomState, **
     return rng.random(found.shape) < found
 
 
-def _probabilities(
-    mechanism: str, frame: Any, rate: float, rng: np.random.Generator, settings: dict[str, Any]
-) -> FloatArray:
+def _probabilities(mechanism: str, frame: Any, rate: float, rng: Generator, settings: dict[str, Any]) -> FloatArray:
     if mechanism not in _MECHANISMS:
         hint = did_you_mean(mechanism, _MECHANISMS)
         raise ParameterError(f"mechanism is {mechanism!r}, but has to be one of {', '.join(_MECHANISMS)}.{hint}")
@@ -334,13 +305,11 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
 
 
-def _mcar(table: _Codes, rate: float, rng: np.random.Generator) -> FloatArray:
+def _mcar(table: _Codes, rate: float, rng: Generator) -> FloatArray:
     return np.where(table.seen, rate, 0.0)
 
 
-def _mar(
-    table: _Codes, rate: float, rng: np.random.Generator, observed: Any = 0.3, strength: float = 1.0
-) -> FloatArray:
+def _mar(table: _Codes, rate: float, rng: Generator, observed: Any = 0.3, strength: float = 1.0) -> FloatArray:
     drivers = _drivers(table, observed, rng)
     n_cells, n_driven = int(table.seen.sum()), int(table.seen[:, ~drivers].sum())
     if rate * n_cells > n_driven:
@@ -352,20 +321,18 @@ def _mar(
     return _logistic(table, strength * _driven(table, drivers, rng), rates)
 
 
-def _mnar_self(table: _Codes, rate: float, rng: np.random.Generator, strength: float = 1.0) -> FloatArray:
+def _mnar_self(table: _Codes, rate: float, rng: Generator, strength: float = 1.0) -> FloatArray:
     return _logistic(table, strength * table.scores, np.full(len(table.names), rate))
 
 
 def _mnar_logistic(
-    table: _Codes, rate: float, rng: np.random.Generator, observed: Any = 0.3, strength: float = 1.0
+    table: _Codes, rate: float, rng: Generator, observed: Any = 0.3, strength: float = 1.0
 ) -> FloatArray:
     drivers = _drivers(table, observed, rng)
     return _logistic(table, strength * _driven(table, drivers, rng), np.full(len(drivers), rate))
 
 
-def _mnar_quantile(
-    table: _Codes, rate: float, rng: np.random.Generator, tail: float = 0.5, side: str = "upper"
-) -> FloatArray:
+def _mnar_quantile(table: _Codes, rate: float, rng: Generator, tail: float = 0.5, side: str = "upper") -> FloatArray:
     if rate > tail:
         raise ParameterError(
             f"rate is {rate!r}, but only tail={tail!r} of the cells can be hidden. Lower rate or raise tail."
@@ -384,8 +351,7 @@ def _in_tail(values: FloatArray, tail: float, side: str) -> FloatArray:
     outward = values if side == "upper" else -values
     _, ranks, counts = np.unique(outward, return_inverse=True, return_counts=True)
     further = len(values) - np.cumsum(counts)
-    fractions: FloatArray = np.clip((tail * len(values) - further) / counts, 0.0, 1.0)
-    return fractions[ranks]
+    return np.asarray(np.clip((tail * len(values) - further) / counts, 0.0, 1.0))[ranks]
 
 
 _MECHANISMS: dict[str, Callable[..., FloatArray]] = {
@@ -397,7 +363,7 @@ _MECHANISMS: dict[str, Callable[..., FloatArray]] = {
 }
 
 
-def _drivers(table: _Codes, observed: Any, rng: np.random.Generator) -> BoolArray:
+def _drivers(table: _Codes, observed: Any, rng: Generator) -> BoolArray:
     """Return the mask of the columns that drive the others, (n_columns,)."""
     drivers = np.zeros(len(table.names), dtype=bool)
     if _is_list(observed):
@@ -422,7 +388,7 @@ def _position(table: _Codes, name: Any) -> int:
     return table.names.index(name)
 
 
-def _driven(table: _Codes, drivers: BoolArray, rng: np.random.Generator) -> FloatArray:
+def _driven(table: _Codes, drivers: BoolArray, rng: Generator) -> FloatArray:
     """Return a random combination of the drivers per driven column, with standard deviation 1, (n_rows, n_columns)."""
     weights = rng.normal(size=(int(drivers.sum()), len(drivers)))
     mixed: FloatArray = table.scores[:, drivers] @ weights
@@ -434,12 +400,9 @@ def _driven(table: _Codes, drivers: BoolArray, rng: np.random.Generator) -> Floa
 def _logistic(table: _Codes, scores: FloatArray, rates: FloatArray) -> FloatArray:
     """Return σ(score + intercept), with the intercept of each column chosen so that its mean is the column's rate."""
     found = np.zeros_like(scores)
-    for k, seen in enumerate(table.seen.T):
-        rate = float(rates[k])
-        if not seen.any() or rate <= 0:
-            continue
-        shifted = scores[seen, k] + _intercept(scores[seen, k], rate) if rate < 1 else np.inf
-        found[seen, k] = _sigmoid(shifted)
+    for k, (seen, rate) in enumerate(zip(table.seen.T, rates.tolist(), strict=True)):
+        if seen.any() and rate > 0:
+            found[seen, k] = _sigmoid(scores[seen, k] + _intercept(scores[seen, k], rate)) if rate < 1 else 1.0
     return found
 
 

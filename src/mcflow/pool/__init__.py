@@ -1,7 +1,5 @@
 """Multiple imputation analysis: Rubin's rules, pooled fits and pooled predictions."""
 
-from __future__ import annotations
-
 from mcflow.pool.fits import PooledFit, fit_pooled, pool_predictions
 from mcflow.pool.rules import PooledResult, WaldTest, pool
 

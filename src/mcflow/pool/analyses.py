@@ -13,9 +13,13 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import special
+from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import Pipeline
 
 from mcflow.columns.frames import Frame, convert, is_text, read_frame, select
 from mcflow.errors import DataError, MissingExtraError, ParameterError, did_you_mean
@@ -25,12 +29,9 @@ from mcflow.typing import Array, FloatArray
 
 #: Families of generalised linear models and their names in statsmodels.
 FAMILIES = {"binomial": "Binomial", "gamma": "Gamma", "gaussian": "Gaussian", "poisson": "Poisson"}
-#: Maximum number of Newton steps of a logistic regression.
-NEWTON_STEPS = 50
-#: Relative change of the standardised coefficients below which Newton's method stops.
-NEWTON_TOLERANCE = 1e-10
-#: Norm of the part of a scaled column not explained by the columns before it, below which it counts as collinear.
-COLLINEAR = 1e-9
+NEWTON_STEPS = 50  #: Maximum number of Newton steps of a logistic regression.
+NEWTON_TOLERANCE = 1e-10  #: Relative change of the standardised coefficients below which Newton's method stops.
+COLLINEAR = 1e-9  #: Norm of a scaled column, without its projection on earlier ones, that counts as collinear.
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,6 @@ class EstimatorAnalysis:
     """A scikit-learn estimator, cloned for each table."""
 
     def __init__(self, estimator: Any, target: Any, features: Sequence[Any] | None) -> None:
-        from sklearn.base import is_classifier
-        from sklearn.pipeline import Pipeline
-
         if target is None:
             raise ParameterError(f"{type(estimator).__name__} needs an outcome. Give target='name of a column'.")
         self.estimator, self.target, self.features = estimator, target, features
@@ -65,8 +63,6 @@ class EstimatorAnalysis:
 
     def fit(self, table: Any) -> Any:
         """Clone the estimator and fit it."""
-        from sklearn.base import clone
-
         frame = read_frame(table)
         target = _read_target(frame, self.target, classes=self.classes)
         return clone(self.estimator).fit(self._matrix(frame), target)
@@ -85,8 +81,7 @@ class EstimatorAnalysis:
 
     def read(self, model: Any, table: Any) -> Coefficients | str:
         """Return the coefficients and their classical covariance, or the reason why there are none."""
-        reason = _reason_without(model)
-        if reason:
+        if reason := _reason_without(model):
             return reason
         frame = read_frame(table)
         target = _read_target(frame, self.target, classes=hasattr(model, "classes_"))
@@ -177,8 +172,7 @@ class FunctionAnalysis:
                 f"The analysis returned {type(model).__name__}. Return results of statsmodels, a pair (estimates, "
                 "variances or covariance), a dict {name: (estimate, variance)}, or a fitted scikit-learn model."
             )
-        reason = _reason_without(model)
-        if reason:
+        if reason := _reason_without(model):
             return reason
         own = getattr(model, "feature_names_in_", None)
         features = self.features if self.features is not None or own is None else list(own)
@@ -242,15 +236,10 @@ def _imported(module: str) -> Any:
 
 def _pandas(table: Any) -> Any:
     """Convert a table to pandas, as formulas need it."""
-    import pandas as pd
-
     frame = read_frame(table)
     if frame.container != "numpy":
         return convert(frame.native, "pandas")
     return pd.DataFrame(frame.native, columns=[f"x{position}" for position in frame.names]).infer_objects()
-
-
-# Design matrices of scikit-learn estimators.
 
 
 @dataclass(frozen=True)
@@ -281,8 +270,7 @@ class _Feature:
                 "table has to have the same categories; join rare ones before the imputation."
             )
         indices: Array = codes.to_numpy(zero_copy_only=False)
-        coded: FloatArray = (indices[:, None] == np.arange(1, len(self.categories))).astype(np.float64)
-        return coded
+        return np.asarray(indices[:, None] == np.arange(1, len(self.categories)), dtype=np.float64)
 
 
 def _read_feature(frame: Frame, name: Any) -> _Feature:
@@ -339,17 +327,11 @@ def _floats(array: pa.Array, name: Any) -> FloatArray:
         raise DataError(
             f"Column {name!r} is of type {kind}, which a regression cannot use. Leave it out or convert it."
         )
-    values: FloatArray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return values
-
-
-# Classical standard errors of scikit-learn estimators.
+    return np.asarray(array.cast(pa.float64(), safe=False))
 
 
 def _reason_without(model: Any) -> str:
     """Return why a scikit-learn model has no classical standard errors, or an empty string if it has."""
-    from sklearn.linear_model import LinearRegression, LogisticRegression
-
     what = ""
     if type(model) is LinearRegression:
         what = "LinearRegression(positive=True)" if model.positive else ""
@@ -363,10 +345,7 @@ def _reason_without(model: Any) -> str:
 
 
 def _linear(model: Any, design: FloatArray, target: Array, names: Sequence[str]) -> Coefficients:
-    r"""Return the coefficients of a `LinearRegression` with covariance :math:`\hat\sigma^2 (X^\top X)^{-1}`.
-
-    Shapes: `design` (n_rows, k), `target` (n_rows,).
-    """
+    """Return the coefficients of a `LinearRegression` with covariance σ² (XᵀX)⁻¹; `design` is (n_rows, k)."""
     n_rows, k = design.shape
     if n_rows <= k:
         raise DataError(f"A regression with {k} coefficients needs more than {n_rows} rows.")
@@ -381,9 +360,7 @@ def _logistic(model: Any, design: FloatArray, target: Array, names: Sequence[str
 
     Newton's method starts from the coefficients of the model, so that the result does not depend on the tolerance of
     its solver. With the probabilities :math:`p_i` of all classes but the first, the information is
-    :math:`\sum_i (\operatorname{diag}(p_i) - p_i p_i^\top) \otimes x_i x_i^\top`.
-
-    Shapes: `design` (n_rows, k), `target` (n_rows,).
+    :math:`\sum_i (\operatorname{diag}(p_i) - p_i p_i^\top) \otimes x_i x_i^\top`. `design` is (n_rows, k).
     """
     own, classes = np.atleast_2d(model.coef_).astype(float), list(model.classes_)
     start = np.column_stack([model.intercept_, own]) if model.fit_intercept else own
@@ -440,5 +417,4 @@ def _inverse(design: FloatArray, names: Sequence[str]) -> FloatArray:
         collinear = ", ".join(repr(names[int(k)]) for k in weak) or "some"
         raise DataError(f"These terms are collinear with the terms before them: {collinear}. Leave them out.")
     root = np.linalg.inv(triangle) / scale[:, None]
-    inverse: FloatArray = root @ root.T
-    return inverse
+    return np.asarray(root @ root.T)

@@ -12,17 +12,9 @@ import numpy as np
 
 from mcflow.config import Options, check_parameter
 from mcflow.errors import DataError, ParameterError
+from mcflow.pool import rules
 from mcflow.pool.analyses import Analysis, Coefficients, EstimatorAnalysis, FormulaAnalysis, FunctionAnalysis, is_table
-from mcflow.pool.rules import (
-    Estimates,
-    PooledResult,
-    WaldTest,
-    f_test,
-    pool_estimates,
-    read_estimates,
-    wald_df,
-    warn_of_one,
-)
+from mcflow.pool.rules import Estimates, PooledResult, WaldTest
 from mcflow.typing import FloatArray
 
 
@@ -154,7 +146,7 @@ def _pooled_wald_statistics(coefficients: Sequence[Coefficients], terms: Sequenc
     riv = float((1 + 1 / m) * np.var(np.sqrt(distances), ddof=1))
     statistic = float((np.mean(distances) / k - riv * (m + 1) / (m - 1)) / (1 + riv))
     df = k ** (-3 / m) * (m - 1) * (1 + 1 / riv) ** 2 if riv > 0 else np.inf
-    return f_test(terms, max(statistic, 0.0), float(df), riv)
+    return rules.f_test(terms, max(statistic, 0.0), float(df), riv)
 
 
 def _pooled_likelihood_ratio(larger: Sequence[Any], smaller: Sequence[Any], terms: Sequence[str]) -> WaldTest:
@@ -170,7 +162,7 @@ def _pooled_likelihood_ratio(larger: Sequence[Any], smaller: Sequence[Any], term
     pooled = np.mean([2 * (float(one.model.loglike(most)) - float(none.model.loglike(least))) for one, none in pairs])
     riv = float(max((m + 1) / (k * (m - 1)) * (own - pooled), 0.0))
     statistic = max(float(pooled / (k * (1 + riv))), 0.0)
-    return f_test(terms, statistic, wald_df(k, m, riv, np.inf), riv)
+    return rules.f_test(terms, statistic, rules.wald_df(k, m, riv, np.inf), riv)
 
 
 def fit_pooled(
@@ -274,12 +266,12 @@ def fit_pooled(
     if not models:
         raise DataError("There are no completed tables. Give some, such as imputer.draw(X, m=20).")
     _check_classes(models)
-    warn_of_one(len(models))
+    rules.warn_of_one(len(models))
     reason = next((result for result in results if isinstance(result, str)), "")
     coefficients = [] if reason else [result for result in results if isinstance(result, Coefficients)]
     residual = min((one.df for one in coefficients if one.df is not None), default=None)
     df = residual if df_complete == "residual" else df_complete
-    pooled = pool_estimates(_estimates(coefficients, len(models)), df_complete=df, level=level)
+    pooled = rules.pool_estimates(_estimates(coefficients, len(models)), df_complete=df, level=level)
     own = {field.name: getattr(pooled, field.name) for field in fields(PooledResult)}
     return PooledFit(**own, results=tuple(models), analysis=analysis, reason=reason, coefficients=tuple(coefficients))
 
@@ -287,7 +279,6 @@ def fit_pooled(
 def _analysis(
     estimator: Any, formula: str | None, target: Any, features: Sequence[Any] | None, options: dict[str, Any]
 ) -> Analysis:
-    """Return the analysis for an estimator."""
     model = hasattr(estimator, "fit") and hasattr(estimator, "get_params") and not isinstance(estimator, type)
     if formula is not None or isinstance(estimator, str):
         if formula is not None and (model or not callable(estimator)):
@@ -330,7 +321,7 @@ def _estimates(coefficients: Sequence[Coefficients], m: int) -> Estimates:
                 f"Table 1 gives the terms {', '.join(names)}, and table {number} {', '.join(found.names)}. Every "
                 "table has to give the same terms; join rare categories before the imputation."
             )
-    return read_estimates([one.values for one in coefficients], [one.variances for one in coefficients], names)
+    return rules.read_estimates([one.values for one in coefficients], [one.variances for one in coefficients], names)
 
 
 def _each(given: Any, m: int) -> Iterator[Any]:

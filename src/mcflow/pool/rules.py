@@ -25,13 +25,13 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from mcflow.errors import DataError, McflowWarning, ParameterError, did_you_mean
 from mcflow.typing import FloatArray
 
-#: Maximum asymmetry of a covariance matrix, relative to its largest variance.
-MAX_ASYMMETRY = 1e-6
+MAX_ASYMMETRY = 1e-6  #: Maximum asymmetry of a covariance matrix, relative to its largest variance.
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,7 @@ class PooledResult:
     @property
     def p_value(self) -> FloatArray:
         """Two-sided p values of the hypotheses that a term is 0, (k,)."""
-        values: FloatArray = 2 * stats.t.sf(np.abs(self.statistic), self.df)
-        return values
+        return np.asarray(2 * stats.t.sf(np.abs(self.statistic), self.df))
 
     @property
     def interval(self) -> FloatArray:
@@ -138,8 +137,6 @@ class PooledResult:
         pandas.DataFrame
             The columns of `table`.
         """
-        import pandas as pd
-
         columns = self._columns()
         if exponentiate:
             ratios = [name for name in columns if name == "estimate" or name.endswith("%")]
@@ -219,7 +216,7 @@ class PooledResult:
         return [self.names.index(name) for name in chosen]
 
     def _columns(self) -> dict[str, Any]:
-        low, high = (100 * (1 - self.level) / 2, 100 * (1 + self.level) / 2)
+        low, high = 100 * (1 - self.level) / 2, 100 * (1 + self.level) / 2
         return {
             "term": list(self.names),
             "estimate": self.estimate,
@@ -271,7 +268,6 @@ def _as_html(title: str, columns: Mapping[str, Any]) -> str:
 
 
 def _cells(columns: Mapping[str, Any]) -> list[list[str]]:
-    """Return the header and the rows as text."""
     errors = columns["std.error"]
     rows = [
         [_formatted(name, values[row], float(errors[row])) for name, values in columns.items()]
@@ -378,22 +374,17 @@ def pool_estimates(given: Estimates, *, df_complete: float | None = None, level:
     m = len(given.values)
     within = given.variances.mean(axis=0)
     between = given.values.var(axis=0, ddof=1) if m > 1 else np.full(within.shape, np.nan)
-    total, riv, lambda_, df, fmi = _variance_components(m, within, between, complete)
     return PooledResult(
         names=given.names,
         m=m,
         estimate=given.values.mean(axis=0),
         within=within,
         between=between,
-        total=total,
-        df=df,
         df_complete=complete,
-        riv=riv,
-        lambda_=lambda_,
-        fmi=fmi,
         level=float(level),
         within_covariance=None if given.covariances is None else given.covariances.mean(axis=0),
         between_covariance=None if given.covariances is None else _covariance(given.values),
+        **_variance_components(m, within, between, complete),
     )
 
 
@@ -414,12 +405,11 @@ def _covariance(values: FloatArray) -> FloatArray:
     return np.atleast_2d(np.cov(values, rowvar=False))
 
 
-def _variance_components(
-    m: int, within: FloatArray, between: FloatArray, complete: float
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+def _variance_components(m: int, within: FloatArray, between: FloatArray, complete: float) -> dict[str, FloatArray]:
     """Return total variance, riv, lambda, degrees of freedom and fmi; for one table, those of complete data."""
     if m == 1:
-        return within, between, between, np.full(within.shape, complete), between
+        df = np.full(within.shape, complete)
+        return {"total": within, "riv": between, "lambda_": between, "df": df, "fmi": between}
     added = (1 + 1 / m) * between
     total = within + added
     lambda_ = np.divide(added, total, out=np.zeros_like(total), where=total > 0)
@@ -430,7 +420,8 @@ def _variance_components(
         df_observed = np.where(lambda_ < 1, _observed_df(complete) * (1 - lambda_), np.inf)
         df = 1 / (1 / df_large + 1 / df_observed)
     # (r + c) / (1 + r) is computed as λ + (1 - λ) c, which is defined for infinite r.
-    return total, riv, lambda_, df, lambda_ + (1 - lambda_) * 2 / (df + 3)
+    fmi = lambda_ + (1 - lambda_) * 2 / (df + 3)
+    return {"total": total, "riv": riv, "lambda_": lambda_, "df": df, "fmi": fmi}
 
 
 def _observed_df(complete: float) -> float:

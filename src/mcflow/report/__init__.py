@@ -1,7 +1,5 @@
 """Reports on imputed tables: summaries, an HTML page and diagnostic plots."""
 
-from __future__ import annotations
-
 __all__ = [
     "check_report",
     "plot_calibration",

@@ -38,41 +38,28 @@ from mcflow.typing import Array, FloatArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Colour of text and axes, legible on white and on black.
-INK = "#767676"
-#: First of the two main colours, which colour-blind readers can tell apart on white and on black.
-BLUE = "#2b7fc4"
-#: Second main colour.
-ORANGE = "#d9621c"
+INK = "#767676"  #: Colour of text and axes, legible on white and on black.
+BLUE = "#2b7fc4"  #: First of the two main colours, which colour-blind readers can tell apart on white and on black.
+ORANGE = "#d9621c"  #: Second main colour.
 #: Colours of several series in the order of the page's CSS variables.
 PALETTE = (ORANGE, BLUE, "#1b9e77", "#b36bb0", "#8a7a20", "#c2477f", "#4f8a8b", "#7570b3")
-#: Colours that highlight single lines among blue ones.
-ACCENTS = (PALETTE[0], PALETTE[2], PALETTE[3])
-#: Background of empty cells in a map.
-FAINT = "#d0d4d9"
-#: Text on coloured backgrounds.
-STRONG = "#111111"
-#: Line style of reference lines.
-DASHED = (0, (4, 2))
-#: Maximum number of panels in one figure.
-MAX_PANELS = 24
-#: Font size of pictures in a page, in points.
-FONT_SIZE = 8.5
+ACCENTS = (PALETTE[0], PALETTE[2], PALETTE[3])  #: Colours that highlight single lines among blue ones.
+FAINT = "#d0d4d9"  #: Background of empty cells in a map.
+STRONG = "#111111"  #: Text on coloured backgrounds.
+DASHED = (0, (4, 2))  #: Line style of reference lines.
+MAX_PANELS = 24  #: Maximum number of panels in one figure.
+FONT_SIZE = 8.5  #: Font size of pictures in a page, in points.
 #: Style of text that comes from the table, in which dollar signs do not start a formula.
 TABLE_TEXT: dict[str, Any] = {"color": INK, "fontsize": FONT_SIZE, "parse_math": False}
-
-#: Characters per inch in titles.
-_TITLE_DENSITY = 14.0
-#: Characters per inch in legends.
-_LEGEND_DENSITY = 13.0
+_TITLE_DENSITY = 14.0  #: Characters per inch in titles.
+_LEGEND_DENSITY = 13.0  #: Characters per inch in legends.
 #: CSS variables that replace colours, so that one picture serves the light and the dark theme.
 _CSS_VARIABLES = {INK: "var(--ink-soft)", FAINT: "var(--faint)", STRONG: "var(--ink)"} | {
     colour: f"var(--series-{place})" for place, colour in enumerate(PALETTE, start=1)
 }
 _SVG_NAMESPACE = "{http://www.w3.org/2000/svg}"
 _LINK_ATTRIBUTE = "{http://www.w3.org/1999/xlink}href"
-#: Elements of matplotlib's SVG that are removed.
-_NEEDLESS = ("metadata", "style", "clipPath")
+_NEEDLESS = ("metadata", "style", "clipPath")  #: Elements of matplotlib's SVG that are removed.
 _LONG_NUMBER = re.compile(r"(-?\d+\.\d\d)\d+")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 
@@ -103,7 +90,6 @@ def panel_grid(n_panels: int, title: str, *, side: float = 2.2, width: float = 2
 
 
 def _styled(axes: Any) -> Any:
-    """Remove the spines at the top and right, and set colours and font sizes."""
     axes.set_facecolor("none")
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(INK)
@@ -134,15 +120,13 @@ def add_legend(figure: Any, handles: list[Any]) -> None:
     """Add a legend below all panels, in as many columns as fit."""
     room = figure.get_figwidth() * _LEGEND_DENSITY
     lengths = [len(handle.get_label()) + 9 for handle in handles]  # 9 characters for the mark and its padding
-    n_across = len(handles)
-    while n_across > 1:
-        n_down = math.ceil(len(lengths) / n_across)  # matplotlib fills a legend column by column
+    n_cols = len(handles)
+    while n_cols > 1:
+        n_down = math.ceil(len(lengths) / n_cols)  # matplotlib fills a legend column by column
         if sum(max(lengths[start : start + n_down]) for start in range(0, len(lengths), n_down)) <= room:
             break
-        n_across -= 1
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=n_across, frameon=False, fontsize=8, labelcolor=INK
-    )
+        n_cols -= 1
+    figure.legend(handles=handles, loc="outside lower center", ncols=n_cols, frameon=False, fontsize=8, labelcolor=INK)
 
 
 def axis_values(codes: FloatArray, column: Column) -> Array:
@@ -236,9 +220,8 @@ def to_svg(axes: Any, name: str, label: str) -> str:
     settings: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none"}  # the salt makes ids unique in a page
     with mpl.rc_context(settings), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about glyphs that matplotlib's font lacks: the browser has other fonts
-        axes.figure.savefig(
-            text, format="svg", facecolor="none", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        )
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        axes.figure.savefig(text, format="svg", facecolor="none", metadata=nothing)
     root = ET.fromstring(text.getvalue())  # noqa: S314 - written by matplotlib a line above
     _simplify(root)
     width, height = root.get("viewBox", "0 0 1 1").split()[2:]

@@ -35,16 +35,11 @@ from mcflow.typing import FloatArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Share of the cells at each end that bins may exclude if these cells would stretch the axis.
-TAIL = 0.005
-#: Maximum number of categories, including the combined rest.
-MAX_CATEGORIES = 8
-#: Maximum number of draws with a line of their own.
-MAX_LINES = 20
-#: Filled cells that a column needs for its distribution to be drawn in a report.
-MIN_FILLED = 5
-#: Decimals of the shares in a report.
-DIGITS = 3
+TAIL = 0.005  #: Share of the cells at each end that bins may exclude if these cells would stretch the axis.
+MAX_CATEGORIES = 8  #: Maximum number of categories, including the combined rest.
+MAX_LINES = 20  #: Maximum number of draws with a line of their own.
+MIN_FILLED = 5  #: Filled cells that a column needs for its distribution to be drawn in a report.
+DIGITS = 3  #: Decimals of the shares in a report.
 OBSERVED, FILLED = canvas.BLUE, canvas.ORANGE
 
 
@@ -91,8 +86,7 @@ class _Comparison:
         step = _step(self.observed)
         width = step * max(1, np.ceil((high - low) / step / n_bins))
         first = low - step / 2
-        edges: FloatArray = first + width * np.arange(int((high - first) // width) + 2)
-        return edges
+        return np.asarray(first + width * np.arange(int((high - first) // width) + 2))
 
     def shares(self, cells: FloatArray) -> FloatArray:
         """Return the percentage of cells in each bin, or in each category and the other ones together."""
@@ -101,8 +95,7 @@ class _Comparison:
         else:
             counts = np.array([(cells == k).sum() for k in self.categories])
             counts = np.append(counts, len(cells) - counts.sum()) if self.n_others else counts
-        shares: FloatArray = counts * (100 / max(len(cells), 1))
-        return shares
+        return np.asarray(counts * (100 / max(len(cells), 1)))
 
     def filled_shares(self) -> FloatArray:
         """Return the shares in each completed table, (n_tables, n_shares)."""
@@ -110,10 +103,7 @@ class _Comparison:
 
 
 def _step(codes: FloatArray) -> float:
-    """Return the greatest common divisor of the distances between whole codes, or 1.
-
-    Bins whose width is not a multiple of it would contain different numbers of possible values.
-    """
+    """Return the greatest common divisor of the distances between whole codes, or 1; bins are multiples of it wide."""
     gaps = np.diff(np.unique(codes))
     if not len(gaps) or (gaps != np.floor(gaps)).any() or gaps.max() > 2**53:
         return 1.0

@@ -36,62 +36,31 @@ from mcflow.report.tables import (
 )
 from mcflow.typing import Array, BoolArray, FloatArray
 
-#: Maximum number of columns in a list of columns.
-MAX_LISTED = 400
-#: Maximum number of columns in a map.
-MAX_MAPPED = 24
-#: Maximum number of listed pairs of columns.
-MAX_PAIRS = 10
-
-#: Maximum number of listed missingness patterns.
-MAX_PATTERNS = 12
-#: Maximum number of rows in which the missingness of columns is compared.
-MAX_PAIR_ROWS = 50_000
-#: Maximum number of columns whose missingness is compared.
-MAX_PAIR_COLUMNS = 300
-#: Edges of the bins in which columns are counted by their share of missing cells.
-SHARE_EDGES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
-
-#: Maximum number of listed limits, and of listed rules.
-MAX_LIMITS = 60
-#: Maximum number of listed values of a set of allowed values.
-MAX_VALUES = 6
-#: Relative tolerance for rounding errors at a bound.
-TOLERANCE = 1e-9
-
-#: Maximum number of points of a loss curve.
-MAX_POINTS = 400
-
-#: Maximum number of rows from which correlations are estimated.
-MAX_CORRELATED_ROWS = 20_000
-#: Maximum number of columns with correlations.
-MAX_CORRELATED_COLUMNS = 200
-#: Minimum number of rows with both cells for a correlation.
-MIN_CORRELATED_ROWS = 20
-
-#: Level of the intervals.
-LEVEL = 0.9
-#: Levels at which the coverage of validation cells is measured.
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-#: Validation cells that a table or a column needs for its error or coverage to be reported.
-MIN_VALIDATION_CELLS = 20
-#: Maximum number of columns in the list of deviating coverages.
-MAX_DEVIATING = 10
-#: Maximum number of listed uncertain cells.
-MAX_UNCERTAIN = 20
-#: Maximum number of listed uncertain cells of one column.
-MAX_UNCERTAIN_PER_COLUMN = 4
-#: Maximum number of rows whose intervals are computed.
-MAX_INTERVAL_ROWS = 1_000
-#: The same for models that run a Markov chain for every row.
-MAX_CHAIN_ROWS = 40
-#: Maximum number of rows times columns of a table whose intervals are computed.
-MAX_INTERVAL_CELLS = 400_000
-
-#: Packages whose versions are reported.
-PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "pyarrow", "narwhals")
-#: Parameters that do not affect the result.
-_IRRELEVANT = ("verbose", "checkpoint_dir")
+MAX_LISTED = 400  #: Maximum number of columns in a list of columns.
+MAX_MAPPED = 24  #: Maximum number of columns in a map.
+MAX_PAIRS = 10  #: Maximum number of listed pairs of columns.
+MAX_PATTERNS = 12  #: Maximum number of listed missingness patterns.
+MAX_PAIR_ROWS = 50_000  #: Maximum number of rows in which the missingness of columns is compared.
+MAX_PAIR_COLUMNS = 300  #: Maximum number of columns whose missingness is compared.
+SHARE_EDGES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)  #: Bins of columns by their share of missing cells.
+MAX_LIMITS = 60  #: Maximum number of listed limits, and of listed rules.
+MAX_VALUES = 6  #: Maximum number of listed values of a set of allowed values.
+TOLERANCE = 1e-9  #: Relative tolerance for rounding errors at a bound.
+MAX_POINTS = 400  #: Maximum number of points of a loss curve.
+MAX_CORRELATED_ROWS = 20_000  #: Maximum number of rows from which correlations are estimated.
+MAX_CORRELATED_COLUMNS = 200  #: Maximum number of columns with correlations.
+MIN_CORRELATED_ROWS = 20  #: Minimum number of rows with both cells for a correlation.
+LEVEL = 0.9  #: Level of the intervals.
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  #: Levels at which coverage is measured.
+MIN_VALIDATION_CELLS = 20  #: Validation cells that a table or a column needs for its error or coverage to be reported.
+MAX_DEVIATING = 10  #: Maximum number of columns in the list of deviating coverages.
+MAX_UNCERTAIN = 20  #: Maximum number of listed uncertain cells.
+MAX_UNCERTAIN_PER_COLUMN = 4  #: Maximum number of listed uncertain cells of one column.
+MAX_INTERVAL_ROWS = 1_000  #: Maximum number of rows whose intervals are computed.
+MAX_CHAIN_ROWS = 40  #: The same for models that run a Markov chain for every row.
+MAX_INTERVAL_CELLS = 400_000  #: Maximum number of rows times columns of a table whose intervals are computed.
+PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "pyarrow", "narwhals")  #: Packages whose versions are reported.
+_IRRELEVANT = ("verbose", "checkpoint_dir")  #: Parameters that do not affect the result.
 
 
 def report_facts(
@@ -165,22 +134,16 @@ def _accuracy(imputer: Any, calibration: dict[str, Any] | None) -> list[dict[str
         column = schema.columns[position]
         cells, relative = errors.get(k, (0, None))
         if column.filled and column.missing and (cells >= MIN_VALIDATION_CELLS or k in covered):
-            found.append(
-                {
-                    "name": name_text(column.name),
-                    "kind": column.kind,
-                    "cells": int(cells) or covered[k]["cells"],
-                    "relative": relative if cells >= MIN_VALIDATION_CELLS else None,
-                    "coverage": covered[k]["calibrated"] if k in covered else None,
-                }
-            )
+            one: dict[str, Any] = {"name": name_text(column.name), "kind": column.kind}
+            one["cells"] = int(cells) or covered[k]["cells"]
+            one["relative"] = relative if cells >= MIN_VALIDATION_CELLS else None
+            one["coverage"] = covered[k]["calibrated"] if k in covered else None
+            found.append(one)
     return found
 
 
-# Missing cells: by column, by missingness pattern, and columns that are missing together.
-
-
 def _missing(tables: ReportTables) -> dict[str, Any]:
+    """Count missing cells by column, by missingness pattern, and in columns that are missing together."""
     n_rows, n_columns = tables.before.n_rows, len(tables.schema.columns)
     counts = {p: int(missing.sum()) for p, missing in tables.missing.items()}
     order = sorted(counts, key=lambda p: -counts[p])
@@ -269,10 +232,8 @@ def _largest_pairs(scores: FloatArray) -> Iterable[tuple[int, int]]:
     return zip(first[order], second[order], strict=True)
 
 
-# Filled cells: their number, typical values, and whether they satisfy the constraints.
-
-
 def _fills(tables: ReportTables, constraints: Constraints | None) -> dict[str, Any] | None:
+    """Return the number of filled cells, their typical values, and whether they satisfy the constraints."""
     if tables.filled is None:
         return None
     columns: dict[str, Any] = {}
@@ -366,9 +327,6 @@ def _rule(tables: ReportTables, rule: Rule, constraints: Constraints) -> dict[st
     }
 
 
-# Training and origin of the model.
-
-
 def _training(imputer: Any) -> dict[str, Any] | None:
     """Return the loss curves and how training ended."""
     history: History | None = getattr(imputer, "history_", None)
@@ -427,10 +385,8 @@ def _parameters(imputer: Any) -> dict[str, str]:
     }
 
 
-# Correlations between observed cells, and in the filled table.
-
-
 def _correlations(tables: ReportTables) -> dict[str, Any] | None:
+    """Return the correlations between observed cells, and those in the filled table."""
     columns = tables.schema.columns
     usable = [p for p, column in enumerate(columns) if _is_ordered(column)]
     if tables.filled is None or not tables.missing or len(usable) < 2:
@@ -496,10 +452,8 @@ def _plain(found: FloatArray) -> list[list[float | None]]:
     return [[None if np.isnan(r) else round(float(r), 3) for r in row] for row in found]
 
 
-# Uncertain cells: the widest intervals and the least probable categories.
-
-
 def _uncertainty(tables: ReportTables, imputer: Any) -> dict[str, Any] | None:
+    """Return the filled cells with the widest intervals and those with the least probable categories."""
     if tables.filled is None or not hasattr(imputer, "interval"):
         return None
     columns = tables.schema.columns
@@ -553,10 +507,7 @@ class _UncertainCells:
 def _uncertain_numbers(
     tables: ReportTables, imputer: Any, sample: Any, rows: Array, missing: dict[int, Array]
 ) -> list[_UncertainCells]:
-    """Return the filled cells of numbers and dates with the widths of their intervals.
-
-    Widths are relative to the central interval of the same level among the observed cells of the column.
-    """
+    """Return filled numbers and dates with the widths of their intervals, relative to that of the observed cells."""
     positions = [p for p in missing if tables.schema.columns[p].kind in NUMBER_KINDS and missing[p][rows].any()]
     bounds = [read_frame(end) for end in imputer.interval(sample, level=LEVEL)] if positions else []
     found = []
@@ -596,9 +547,6 @@ def _most_uncertain(found: list[_UncertainCells], tables: ReportTables) -> list[
         worst = np.argsort(-uncertainty, kind="stable")[:MAX_UNCERTAIN_PER_COLUMN]
         chosen += [(float(uncertainty[k]), int(k), one) for k in worst if uncertainty[k] > 0]
     return [one.entry(k, tables) for _, k, one in sorted(chosen, key=lambda cell: -cell[0])[:MAX_UNCERTAIN]]
-
-
-# Calibration: coverage of the intervals of validation cells.
 
 
 def _calibration(imputer: Any) -> dict[str, Any] | None:
@@ -653,12 +601,10 @@ def _n_covered(found: Calibration, low: FloatArray, high: FloatArray) -> FloatAr
     columns, counts = _column_of_cells(found), np.diff(found.starts)
     outside = np.bincount(columns, found.below < low[columns] - 1e-12, minlength=len(counts))
     outside += np.bincount(columns, found.above < high[columns] - 1e-12, minlength=len(counts))
-    covered: FloatArray = np.maximum(counts - outside, 0)
-    return covered
+    return np.clip(counts - outside, 0, None)
 
 
 def _halves(found: Calibration) -> tuple[Calibration, Calibration]:
-    """Split the cells of every column at random."""
     columns = _column_of_cells(found)
     within = np.arange(len(columns)) - found.starts[:-1][columns]
     rng = np.random.default_rng(0)

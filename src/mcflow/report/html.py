@@ -20,8 +20,7 @@ from mcflow.report.pictures import MARKERS, MAX_EVALUATED, MAX_LISTED_FIRST, dra
 from mcflow.report.sentences import notes, summary, verdict
 
 _TEMPLATES = Path(__file__).parent / "templates"
-#: Maximum number of columns in the table of an evaluation.
-MAX_EVALUATED_LISTED = 200
+MAX_EVALUATED_LISTED = 200  #: Maximum number of columns in the table of an evaluation.
 
 
 def check_report() -> None:
@@ -127,12 +126,9 @@ def write_report(path: str | Path, imputer: Any, before: Any, after: Any = None,
 def _render(facts: dict[str, Any]) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    loader = FileSystemLoader(_TEMPLATES)
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
     environment.filters |= {
         "clean": wording.clean,
@@ -143,28 +139,17 @@ def _render(facts: dict[str, Any]) -> str:
         "share": wording.share_text,
     }
     style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("report.css", "report.js"))
-    pictures = {
-        name: [_raw(svg) for svg in svgs] if isinstance(svgs, list) else _raw(svgs)
-        for name, svgs in draw_pictures(facts).items()
-    }
     return environment.get_template("report.html.j2").render(
         facts=facts,
-        pictures=pictures,
+        pictures=draw_pictures(facts),
         verdict=verdict(facts),
         summary=summary(facts),
         notes=notes(facts),
-        style=_raw(style),
-        script=_raw(script),
+        style=style,
+        script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         markers=list(MARKERS.values()),
         max_listed_first=MAX_LISTED_FIRST,
         max_drawn=MAX_EVALUATED,
         max_evaluated=MAX_EVALUATED_LISTED,
     )
-
-
-def _raw(text: str) -> Any:
-    """Mark a text as HTML that needs no escaping."""
-    from markupsafe import Markup
-
-    return Markup(text)  # noqa: S704 - files of the package, and pictures whose texts are escaped

@@ -1,7 +1,4 @@
-"""Diagnostic plots of hidden cells: overimputation and calibration.
-
-Both hide observed cells, predict them by a fitted imputer, and compare the predictions with the true values.
-"""
+"""Diagnostic plots that hide observed cells and compare predictions with them: overimputation and calibration."""
 
 from __future__ import annotations
 
@@ -30,20 +27,13 @@ from mcflow.typing import Array, BoolArray, FloatArray, RandomState
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Draws that estimate a predictive distribution if an imputer has no intervals or probabilities.
-MIN_DRAWS = 40
-#: Maximum number of draws for intervals of a high level.
-MAX_DRAWS = 400
-#: Maximum number of cells drawn in a panel; titles count all of them.
-MAX_CELLS = 400
-#: Maximum number of categories drawn in a panel.
-MAX_CATEGORIES = 8
-#: Default levels of `plot_calibration`.
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-#: Maximum number of rows of `plot_calibration`.
-MAX_ROWS = 2_000
-#: Bins of the histogram of probability integral transforms.
-N_BINS = 10
+MIN_DRAWS = 40  #: Draws that estimate a predictive distribution if an imputer has no intervals or probabilities.
+MAX_DRAWS = 400  #: Maximum number of draws for intervals of a high level.
+MAX_CELLS = 400  #: Maximum number of cells drawn in a panel; titles count all of them.
+MAX_CATEGORIES = 8  #: Maximum number of categories drawn in a panel.
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  #: Default levels of `plot_calibration`.
+MAX_ROWS = 2_000  #: Maximum number of rows of `plot_calibration`.
+N_BINS = 10  #: Bins of the histogram of probability integral transforms.
 
 
 def plot_overimputation(
@@ -147,10 +137,8 @@ def _predict(
     seed = int(rng.integers(2**62))
     fill = hidden.read(imputer.transform(masked))
     if (column.base or column.kind) in CATEGORY_KINDS:
-        probabilities = _true_category_probabilities(imputer, masked, hidden, column, seed)
-        return (
-            None if probabilities is None else _Categories(column, hidden.truth, fill, probabilities, codes[observed])
-        )
+        found = _true_category_probabilities(imputer, masked, hidden, column, seed)
+        return None if found is None else _Categories(column, hidden.truth, fill, found, codes[observed])
     quantiles = _predict_quantiles(imputer, masked, hidden, [level], seed)
     return _Numbers(column, hidden.truth, fill, *quantiles.interval(level), level)
 
@@ -219,7 +207,6 @@ class _Categories:
         axes.set_title(f"{canvas.shorten(self.column.name)}\n{words}", fontsize=8)
 
     def _strip(self, axes: Any, place: int, cells: Array, right: BoolArray) -> None:
-        """Draw the probabilities of one category side by side."""
         cells = cells[evenly_spaced(len(cells), MAX_CELLS // 2)]
         # Multiples of the golden ratio spread points evenly without randomness.
         across = place + 0.6 * (np.arange(len(cells)) * 0.6180339887 % 1 - 0.5)
@@ -454,9 +441,6 @@ def _draw_transforms(axes: Any, transforms: FloatArray) -> None:
     axes.set_ylabel("share of cells, %")
 
 
-# Hidden cells and their predictions, for both plots.
-
-
 def check_share(name: str, value: Any) -> float:
     """Return a number above 0 and below 1, or raise `ParameterError`."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < 1:
@@ -486,7 +470,6 @@ def _filled_positions(table: Frame, imputer: Any, columns: Any = None) -> list[i
 
 
 def _masked(table: Frame, rows: Array, hidden: HiddenCells) -> Any:
-    """Return some rows of a table without the hidden cells."""
     mask = np.zeros((len(rows), len(table.names)), dtype=bool)
     mask[hidden.rows, hidden.positions] = True
     return hide(take_rows(table, rows), mask)
@@ -507,32 +490,23 @@ class PredictiveQuantiles:
         """Interpolate between known quantiles; beyond the outermost ones, return these."""
         after = int(np.searchsorted(self.probabilities, probability - 1e-9))
         if after == len(self.probabilities) or abs(self.probabilities[after] - probability) < 1e-9 or after == 0:
-            nearest: FloatArray = self.quantiles[min(after, len(self.quantiles) - 1)]
-            return nearest
+            return np.asarray(self.quantiles[min(after, len(self.quantiles) - 1)])
         low, high = self.probabilities[after - 1 : after + 1]
         share = (probability - low) / (high - low)
-        between: FloatArray = (1 - share) * self.quantiles[after - 1] + share * self.quantiles[after]
-        return between
+        return np.asarray((1 - share) * self.quantiles[after - 1] + share * self.quantiles[after])
 
     def pit(self, truth: FloatArray, uniforms: FloatArray) -> FloatArray:
-        """Return the probability integral transform of the true values, randomised by `uniforms`; all (n_cells,).
-
-        A true value between two quantiles, or equal to several, gets a uniform position between their probabilities.
-        """
+        """Return the transforms of the true values, placed by `uniforms` between known quantiles; all (n_cells,)."""
         edges = np.concatenate([[0.0], self.probabilities, [1.0]])
         low = edges[(self.quantiles < truth).sum(axis=0)]
         high = edges[(self.quantiles <= truth).sum(axis=0) + 1]
-        transforms: FloatArray = low + uniforms * (high - low)
-        return transforms
+        return np.asarray(low + uniforms * (high - low))
 
 
 def _predict_quantiles(
     imputer: Any, masked: Any, hidden: HiddenCells, levels: list[float], seed: int
 ) -> PredictiveQuantiles:
-    """Predict hidden cells by intervals of the imputer, with ascending levels, or by draws if it has none.
-
-    The k-th smallest of m draws is the quantile at k / (m + 1): another draw lies below it with that probability.
-    """
+    """Predict hidden cells by intervals of the imputer, with ascending levels, or by draws if it has none."""
     if hasattr(imputer, "interval"):
         bounds = [imputer.interval(masked, level=level) for level in levels]
         probabilities = np.array([(1 - level) / 2 for level in reversed(levels)] + [(1 + s) / 2 for s in levels])
@@ -540,7 +514,7 @@ def _predict_quantiles(
         found = np.stack([hidden.read(table) for table in tables])
     elif hasattr(imputer, "draw"):
         n_draws = min(max(MIN_DRAWS, math.ceil(2 / (1 - levels[-1])) - 1), MAX_DRAWS)
-        probabilities = np.arange(1, n_draws + 1) / (n_draws + 1)
+        probabilities = np.arange(1, n_draws + 1) / (n_draws + 1)  # another draw lies below the k-th with that chance
         found = np.sort(_draws(imputer, masked, hidden, n_draws, seed), axis=0)
     else:
         raise ParameterError(
@@ -568,9 +542,7 @@ def _true_category_probabilities(
     truth = hidden.truth.astype(np.int64)
     predicted = imputer.predict_proba(masked) if hasattr(imputer, "predict_proba") else {}
     if column.name in predicted:
-        true: FloatArray = probabilities_in(predicted[column.name])[hidden.rows, truth]
-        return true
+        return np.asarray(probabilities_in(predicted[column.name])[hidden.rows, truth])
     if not hasattr(imputer, "draw"):
         return None
-    shares: FloatArray = (_draws(imputer, masked, hidden, MIN_DRAWS, seed) == truth).mean(axis=0)
-    return shares
+    return np.asarray((_draws(imputer, masked, hidden, MIN_DRAWS, seed) == truth).mean(axis=0))

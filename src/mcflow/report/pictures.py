@@ -14,20 +14,14 @@ from mcflow.report import canvas
 from mcflow.report.canvas import BLUE, FAINT, INK, ORANGE, TABLE_TEXT
 from mcflow.typing import FloatArray
 
-#: Number of columns above which missing shares are also shown as a histogram.
-MAX_LISTED_FIRST = 15
-#: Maximum number of columns in the picture of an evaluation.
-MAX_EVALUATED = 40
+MAX_LISTED_FIRST = 15  #: Number of columns above which missing shares are also shown as a histogram.
+MAX_EVALUATED = 40  #: Maximum number of columns in the picture of an evaluation.
 #: Matplotlib markers of methods, which do not rely on colour, and the characters for them in the legend.
 MARKERS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖", "p": "⬟"}
-#: Width of a character, in inches.
-CHARACTER_WIDTH = 0.075
-#: Number of shades of a colour in a map.
-N_SHADES = 10
-#: Maximum number of columns of a map whose squares contain numbers.
-MAX_NUMBERED = 10
-#: Width of the picture of a column, in inches.
-COLUMN_WIDTH = 3.3
+CHARACTER_WIDTH = 0.075  #: Width of a character, in inches.
+N_SHADES = 10  #: Number of shades of a colour in a map.
+MAX_NUMBERED = 10  #: Maximum number of columns of a map whose squares contain numbers.
+COLUMN_WIDTH = 3.3  #: Width of the picture of a column, in inches.
 
 
 def draw_pictures(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,9 +70,8 @@ def _curve(epochs: Sequence[int], values: Sequence[float], starts: Sequence[int]
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}".replace("-", "−"))
     first, last, low, high = map(number_text, (values[0], values[-1], min(values), max(values)))
     stages = f" {len(starts) + 1} stages." if starts else ""
-    return canvas.to_svg(
-        axes, name, f"{words} by epoch: first {first}, last {last}, lowest {low}, highest {high}.{stages}"
-    )
+    label = f"{words} by epoch: first {first}, last {last}, lowest {low}, highest {high}.{stages}"
+    return canvas.to_svg(axes, name, label)
 
 
 def _shares(bins: Sequence[Mapping[str, Any]]) -> str:
@@ -231,9 +224,7 @@ def _column(facts: Mapping[str, Any], name: str) -> str:
     words = f"{facts['name']}: {facts['observed']:,} observed and {facts['filled']:,} filled cells."
     if facts["axis"] == "categories":
         shares = zip(facts["categories"], facts["observed_shares"], facts["filled_shares"], strict=True)
-        listed = "; ".join(
-            f"{category} {seen:.0f} % of observed, {new:.0f} % of filled" for category, seen, new in shares
-        )
+        listed = "; ".join(f"{word} {seen:.0f} % of observed, {new:.0f} % of filled" for word, seen, new in shares)
         return canvas.to_svg(_column_categories(facts), name, f"Bars for {words} {listed}.")
     seen, new = (" / ".join(facts[f"{which}_quartiles"]) for which in ("observed", "filled"))
     quartiles = f"Quartiles of the observed cells {seen}, of the filled cells {new}."

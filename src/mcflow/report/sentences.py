@@ -8,14 +8,10 @@ from typing import Any
 
 from mcflow.evaluation.wording import counted, listed, seconds_text, share_text, signed_text
 
-#: Maximum number of names in a sentence.
-MAX_NAMES = 5
-#: Distance of the distributions of observed cells and draws from which a column is noted.
-LARGE_DISTANCE = 0.25
-#: Error relative to the mean's up to which fills are called clearly better than the mean.
-USEFUL_ERROR = 0.95
-#: Shift of the median, in interquartile ranges, from which a column is noted if there are no draws.
-LARGE_SHIFT = 0.5
+MAX_NAMES = 5  #: Maximum number of names in a sentence.
+LARGE_DISTANCE = 0.25  #: Distance of the distributions of observed cells and draws from which a column is noted.
+USEFUL_ERROR = 0.95  #: Error relative to the mean's up to which fills are called clearly better than the mean.
+LARGE_SHIFT = 0.5  #: Shift of the median, in interquartile ranges, from which a column is noted if there are no draws.
 
 
 def verdict(facts: dict[str, Any]) -> list[str]:
@@ -29,10 +25,8 @@ def verdict(facts: dict[str, Any]) -> list[str]:
     done = _capitalised(f"{sample}{which} were filled, each with an estimate from the other columns of its row.")
     use = "Analyse every draw and pool the results, so that the uncertainty of the fills is taken into account."
     if facts["columns"]["n_draws"] <= 1:
-        use = (
-            "A filled cell is an estimate, not a measurement: for averages and models with standard errors, use draws "
-        )
-        use += "(--draws) instead of this single table."
+        use = "A filled cell is an estimate, not a measurement: for averages and models with standard errors, "
+        use += "use draws (--draws) instead of this single table."
     return [done, _accuracy(facts), use]
 
 
@@ -75,9 +69,8 @@ def _missing(facts: dict[str, Any]) -> str:
         return words + "No cell is missing."
     where = f"in {counted(facts['incomplete_columns'], 'column')} and {counted(facts['incomplete_rows'], 'row')}"
     verb = "is" if facts["missing"] == 1 else "are"
-    return words + (
-        f"{facts['missing']:,} of its {facts['cells']:,} cells {verb} missing ({share_text(facts['share'])}), {where}."
-    )
+    words += f"{facts['missing']:,} of its {facts['cells']:,} cells {verb} missing "
+    return words + f"({share_text(facts['share'])}), {where}."
 
 
 def _fills(facts: dict[str, Any]) -> str:

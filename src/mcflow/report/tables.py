@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.stats import binom
 
 from mcflow.columns.frames import Frame, cells_of, read_frame, take_rows
 from mcflow.columns.planning import find_column
@@ -32,12 +33,9 @@ from mcflow.errors import DataError, ParameterError, did_you_mean
 from mcflow.evaluation.hidden_cells import codes_in, place_in
 from mcflow.typing import Array, BoolArray, FloatArray
 
-#: Maximum number of rows that a report fills if no filled table is given.
-MAX_FILLED_ROWS = 2_000
-#: Maximum number of draws that a report reads.
-MAX_DRAWS = 10
-#: Maximum number of columns with a picture of their own.
-MAX_DRAWN = 40
+MAX_FILLED_ROWS = 2_000  #: Maximum number of rows that a report fills if no filled table is given.
+MAX_DRAWS = 10  #: Maximum number of draws that a report reads.
+MAX_DRAWN = 40  #: Maximum number of columns with a picture of their own.
 
 
 def schema_of(table: Frame, imputer: Any = None) -> TableSchema:
@@ -112,8 +110,6 @@ def probabilities_in(predicted: Any) -> FloatArray:
 
 def binomial_band(n_cells: Any, share: Any) -> tuple[FloatArray, FloatArray]:
     """Return the central 95 % interval of the observed share among n cells, given the true share."""
-    from scipy.stats import binom
-
     count = np.asarray(n_cells, dtype=np.float64)
     low, high = (binom.ppf(end, count, share) / count for end in (0.025, 0.975))
     return np.asarray(low), np.asarray(high)
@@ -214,10 +210,7 @@ def summarise(schema: TableSchema, before: Any, after: Any) -> dict[str, Any]:
 def compare_cells(
     old: Frame, new: Frame, schema: TableSchema, position: int
 ) -> tuple[BoolArray, BoolArray, FloatArray | None]:
-    """Return the masks of the missing and of the filled cells of a column, and its filled codes; each (n_rows,).
-
-    The codes are None if the column has none, or if it is empty and was left out of the filled table.
-    """
+    """Return masks of the missing and of the filled cells of a column, and its filled codes if any; each (n_rows,)."""
     column = schema.columns[position]
     missing = old.missing(position, column)
     try:

@@ -16,12 +16,9 @@ from mcflow.typing import Array, FloatArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Maximum number of steps that are drawn.
-MAX_STEPS = 1_000
-#: Maximum number of rows whose log-density is drawn.
-MAX_ROWS = 15
-#: Maximum number of cells that are drawn.
-MAX_CELLS = 10
+MAX_STEPS = 1_000  #: Maximum number of steps that are drawn.
+MAX_ROWS = 15  #: Maximum number of rows whose log-density is drawn.
+MAX_CELLS = 10  #: Maximum number of cells that are drawn.
 
 
 def plot_trace(trace: Any) -> Figure:
@@ -158,5 +155,4 @@ def _draw_acceptance(axes: Any, accepted: FloatArray, steps: Array, burn_in: int
 
 
 def _running_mean(values: FloatArray) -> FloatArray:
-    means: FloatArray = np.cumsum(values) / np.arange(1, len(values) + 1)
-    return means
+    return np.asarray(np.cumsum(values) / np.arange(1, len(values) + 1))

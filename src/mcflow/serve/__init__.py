@@ -1,7 +1,5 @@
 """Web page and HTTP API: `mcflow serve`."""
 
-from __future__ import annotations
-
 __all__ = ["check_serve"]
 
 from mcflow.errors import MissingExtraError

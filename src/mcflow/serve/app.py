@@ -26,8 +26,7 @@ from mcflow.serve.limits import Limits
 from mcflow.serve.routes import PAGE, ROUTERS, ServerState
 from mcflow.serve.runner import QueueFullError, QuotaError, Runner
 
-#: Minimum number of characters of a token.
-_MIN_TOKEN = 16
+_MIN_TOKEN = 16  #: Minimum number of characters of a token.
 #: Status codes of classes of errors; others are answered with 422.
 _STATUSES: dict[type[McflowError], int] = {QueueFullError: 429, QuotaError: 507, OutputError: 507}
 

@@ -18,17 +18,13 @@ from typing import Any
 
 from mcflow.serve.limits import Limits, size_in_words
 
-#: Seconds between two checks of time and memory.
-_CHECK_SECONDS = 0.05
-#: Address space that a process reserves beyond its memory, for libraries and the stacks of threads.
-_RESERVED = 4 * 2**30
+_CHECK_SECONDS = 0.05  #: Seconds between two checks of time and memory.
+_RESERVED = 4 * 2**30  #: Address space of a process beyond its memory, for libraries and the stacks of threads.
 #: Words of processes that got no memory.
 _NO_MEMORY = ("MemoryError", "bad_alloc", "can't allocate memory", "Cannot allocate memory", "malloc of size")
 _LAUNCHER = Path(__file__).with_name("launcher.py")
-#: Seconds between the signal to terminate and the signal to kill.
-_GRACE_SECONDS = 5.0
-#: Maximum number of characters of a line.
-_MAX_LINE = 100_000
+_GRACE_SECONDS = 5.0  #: Seconds between the signal to terminate and the signal to kill.
+_MAX_LINE = 100_000  #: Maximum number of characters of a line.
 
 
 @dataclass
@@ -55,9 +51,10 @@ class Child:
             env={key: value for key, value in os.environ.items() if key != "MCFLOW_TOKEN"},
             start_new_session=True,
         )
-        watch = asyncio.create_task(self._enforce_limits())
+        assert self._process.stderr is not None
+        watch = asyncio.create_task(self._enforce_limits(self._process.pid))
         try:
-            await self._read_stderr()
+            await self._read_lines(self._process.stderr)
             code = await self._process.wait()
         except asyncio.CancelledError:
             await self.stop("The server is stopping.")
@@ -78,15 +75,14 @@ class Child:
             await asyncio.wait_for(asyncio.shield(process.wait()), _GRACE_SECONDS)
         _signal(process.pid, kill=True)
 
-    async def _enforce_limits(self) -> None:
+    async def _enforce_limits(self, pid: int) -> None:
         """Stop the process if it exceeds the limits of time or memory."""
-        assert self._process is not None
         start = time.monotonic()
         while True:
-            held = memory_of(self._process.pid)
+            held = memory_of(pid)
             self.peak = max(self.peak, held)
             if held > self.limits.max_memory:
-                _signal(self._process.pid, kill=True)  # it may take gigabytes more before it hears a polite request
+                _signal(pid, kill=True)  # it may take gigabytes more before it hears a polite request
                 await self.stop(self._too_much_memory())
             if time.monotonic() - start > self.limits.max_time:
                 await self.stop(
@@ -99,12 +95,9 @@ class Child:
         most = size_in_words(self.limits.max_memory)
         return f"The job needs more memory than the server allows ({most}). Send fewer rows or columns."
 
-    async def _read_stderr(self) -> None:
-        """Read standard error line by line until it is closed."""
-        assert self._process is not None
-        assert self._process.stderr is not None
+    async def _read_lines(self, stderr: asyncio.StreamReader) -> None:
         rest = b""
-        while chunk := await self._process.stderr.read(65536):
+        while chunk := await stderr.read(65536):
             *lines, rest = (rest + chunk).split(b"\n")
             rest = rest[-_MAX_LINE:]
             for line in lines:

@@ -28,15 +28,11 @@ from mcflow.files.atomic import write_text
 from mcflow.serve.jobs import INTERVAL_LEVEL, Job
 from mcflow.serve.limits import Limits
 
-#: Name of the schema file of a job.
-SCHEMA_FILE = "columns.toml"
+SCHEMA_FILE = "columns.toml"  #: Name of the schema file of a job.
 
 
 def fit_command(job: Job) -> list[str]:
-    """Return the command that fits on a file and fills it.
-
-    A time limit is passed on only if the client has set one, since it makes the result depend on the clock.
-    """
+    """Return the command that fits on a file and fills it, without a time limit unless the client has set one."""
     chosen = job.options
     flags = ["--save", "model.mcflow", "--report", "report.html", "--seed", str(chosen.get("seed", 0))]
     flags += ["--checkpoint-dir", "checkpoint", "--progress", "json"]

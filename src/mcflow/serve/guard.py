@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["COOKIE", "Guard", "TimedProtocol", "cookie_value", "is_loopback", "rejection"]
+__all__ = ["COOKIE", "Guard", "TimedProtocol", "cookie_value", "is_loopback", "is_same", "rejection"]
 
 import asyncio
 import contextlib
@@ -12,7 +12,6 @@ import ipaddress
 import time
 from collections import Counter
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ import h11
 from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -27,15 +27,11 @@ from mcflow.errors import McflowError
 from mcflow.serve.limits import size_in_words
 from mcflow.serve.runner import QueueFullError, Runner
 
-#: Name of the cookie that replaces the token in a browser.
-COOKIE = "mcflow_session"
-
-#: Paths without user data, which need no token.
-_OPEN = ("/", "/health", "/session", "/about", "/openapi.json")
+COOKIE = "mcflow_session"  #: Name of the cookie that replaces the token in a browser.
+_OPEN = ("/", "/health", "/session", "/about", "/openapi.json")  #: Paths without user data, which need no token.
 _OPEN_FOLDER = "/page/"
 _SAFE = ("GET", "HEAD", "OPTIONS")
-#: Maximum size in bytes of a request, not counting an uploaded file.
-_MAX_BODY = 2_000_000
+_MAX_BODY = 2_000_000  #: Maximum size in bytes of a request, not counting an uploaded file.
 #: Headers of error responses by status; a client may try again after a minute when the server has no room.
 _STATUS_HEADERS = {
     401: {"WWW-Authenticate": "Bearer"},
@@ -44,16 +40,11 @@ _STATUS_HEADERS = {
     429: {"Retry-After": "60"},
     507: {"Retry-After": "60"},
 }
-#: Seconds within which a connection has to send the headers of a request.
-HEADER_SECONDS = 20.0
-#: Seconds within which the next part of a body has to arrive.
-BODY_SECONDS = 30.0
-#: Seconds for which the rest of a rejected body is read.
-LINGER_SECONDS = 2.0
-#: Seconds for which a body may arrive more slowly than `MIN_SPEED`.
-SLOW_SECONDS = 60.0
-#: Least mean speed of a body after that, in bytes per second.
-MIN_SPEED = 1_000
+HEADER_SECONDS = 20.0  #: Seconds within which a connection has to send the headers of a request.
+BODY_SECONDS = 30.0  #: Seconds within which the next part of a body has to arrive.
+LINGER_SECONDS = 2.0  #: Seconds for which the rest of a rejected body is read.
+SLOW_SECONDS = 60.0  #: Seconds for which a body may arrive more slowly than `MIN_SPEED`.
+MIN_SPEED = 1_000  #: Least mean speed of a body after that, in bytes per second.
 
 _LATE = b'{"detail": "The headers of the request did not arrive in time."}'
 _ANSWER = (
@@ -148,17 +139,14 @@ class Guard:
 
     def _knows_token(self, headers: Headers) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and _same(given.strip(), self.token):
+        if scheme.lower() == "bearer" and is_same(given.strip(), self.token):
             return True
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        return COOKIE in cookies and _same(cookies[COOKIE].value, cookie_value(self.token))
+        cookies = cookie_parser(headers.get("cookie", ""))
+        return is_same(cookies.get(COOKIE, ""), cookie_value(self.token))
 
 
-def _same(given: str, wanted: str) -> bool:
-    """Compare in constant time."""
+def is_same(given: str, wanted: str) -> bool:
+    """Compare secrets in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode("utf-8", "replace"))
 
 

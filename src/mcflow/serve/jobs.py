@@ -21,16 +21,12 @@ from mcflow.files.atomic import write_text
 
 #: States in which a job neither waits nor runs. The others: checking, ready, queued, running.
 ENDED = ("done", "failed", "cancelled", "interrupted")
-#: Level of the intervals on the page.
-INTERVAL_LEVEL = 0.9
+INTERVAL_LEVEL = 0.9  #: Level of the intervals on the page.
 #: Message of a job that ran when the server stopped.
 INTERRUPTED = "The server was stopped while this job was running. Start the job again to resume it."
-#: Prefix of the folders of deleted jobs.
-_DELETED = ".deleted-"
-#: Maximum number of events in memory; above it, every second epoch of the older half is dropped.
-_MAX_EVENTS = 600
-#: Seconds for which the measured size of all files is used.
-_MEASURE_SECONDS = 5.0
+_DELETED = ".deleted-"  #: Prefix of the folders of deleted jobs.
+_MAX_EVENTS = 600  #: Maximum number of events in memory; above it, every second epoch of the older half is dropped.
+_MEASURE_SECONDS = 5.0  #: Seconds for which the measured size of all files is used.
 
 
 @dataclass
@@ -88,10 +84,9 @@ class Job:
     def schema(self) -> dict[str, Any] | None:
         """Return the content of the file; None before it was read."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / "schema.json").read_text(encoding="utf-8"))
+            return dict(json.loads((self.folder / "schema.json").read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return None
-        return found
 
     def save(self) -> None:
         """Write the state atomically."""
@@ -115,10 +110,8 @@ class EventLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        #: Number of changes of the state of the job.
-        self.version = 0
-        #: Set at the next event or change, and then replaced by a new one.
-        self.news = asyncio.Event()
+        self.version = 0  #: Number of changes of the state of the job.
+        self.news = asyncio.Event()  #: Set at the next event or change, and then replaced by a new one.
         self._events: list[tuple[int, dict[str, Any]]] = []
         self._count = 0
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -157,11 +150,8 @@ class EventLog:
         self._events.append((self._count, event))
         if len(self._events) > _MAX_EVENTS:
             half = _MAX_EVENTS // 2
-            old = [
-                (number, event)
-                for place, (number, event) in enumerate(self._events[:half])
-                if place % 2 or event.get("event") not in ("epoch", "part")
-            ]
+            older = enumerate(self._events[:half])
+            old = [one for k, one in older if k % 2 or one[1].get("event") not in ("epoch", "part")]
             self._events = old + self._events[half:]
 
     def _notify(self) -> None:
@@ -267,9 +257,5 @@ class JobStore:
     def expired(self, keep: float, now: float) -> list[Job]:
         """Return the jobs that are older than `keep` seconds and neither wait nor run."""
         idle = [job for job in self.models() if job.has_ended or job.state == "ready"]
-        return [
-            job
-            for job in idle
-            if now - max(job.ended, job.created) > keep
-            and all(run.has_ended and now - run.ended > keep for run in self.runs(job.id))
-        ]
+        old = [job for job in idle if now - max(job.ended, job.created) > keep]
+        return [job for job in old if all(run.has_ended and now - run.ended > keep for run in self.runs(job.id))]

@@ -11,8 +11,7 @@ import os
 import signal
 import sys
 
-#: Option of prctl by which the system kills a process when its parent ends.
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1  #: Option of prctl by which the system kills a process when its parent ends.
 
 
 def launch(parent: int, address_space: int, command: list[str]) -> None:

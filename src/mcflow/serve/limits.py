@@ -6,9 +6,8 @@ __all__ = ["Limits", "machine_memory", "parse_size", "size_in_words"]
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -41,12 +40,8 @@ def machine_memory() -> int | None:
         return None
 
 
-def _bytes(_: Any, tokens: Sequence[Any]) -> int:
-    return parse_size(tokens[0].value)
-
-
 #: A number of bytes, given on the command line with a unit.
-Size = Annotated[int, Parameter(converter=_bytes, show_default=size_in_words)]
+Size = Annotated[int, Parameter(converter=lambda _, tokens: parse_size(tokens[0].value), show_default=size_in_words)]
 
 
 @Parameter(name="*")

@@ -27,22 +27,13 @@ from mcflow.files.tables import read_table
 from mcflow.serve.commands import run_program
 from mcflow.typing import Array
 
-#: Minimum number of rows per row group.
-_MIN_GROUP_ROWS = 500
-#: Maximum number of row groups.
-_MAX_GROUPS = 200
-#: Maximum number of characters of a cell.
-_MAX_WIDTH = 200
-
-
-# ---------------------------------------------------------------- writing
+_MIN_GROUP_ROWS = 500  #: Minimum number of rows per row group.
+_MAX_GROUPS = 200  #: Maximum number of row groups.
+_MAX_WIDTH = 200  #: Maximum number of characters of a cell.
 
 
 def write_texts(upload: Path, output: Path, target: Path, **given: Any) -> None:
-    """Write every cell of a filled table as text, which cells were filled, and a summary by column beside it.
-
-    `given` may hold the options `na`, `skip_rows` and `kinds` of the fit.
-    """
+    """Write all cells as text, which were filled, and a summary; `given` are `na`, `skip_rows` and `kinds`."""
     lines = given.get("skip_rows", 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit has shown them
@@ -95,8 +86,7 @@ def _typical(cells: pa.ChunkedArray, kind: str) -> str:
 
 
 def _nulls(cells: pa.ChunkedArray) -> Array:
-    nulls: Array = cells.is_null(nan_is_null=True).to_numpy()
-    return nulls
+    return np.asarray(cells.is_null(nan_is_null=True))
 
 
 def _as_text(cells: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -148,17 +138,14 @@ def main(arguments: dict[str, Any]) -> None:
         write_bounds(Path(upload), Path("cells.parquet"), Path("bounds.parquet"))
 
 
-# ---------------------------------------------------------------- reading
-
-
 def read_rows(folder: Path, start: int, count: int, places: range) -> dict[str, Any]:
     """Return some rows and columns of a filled table as `mcflow.serve.schemas.Rows`."""
-    texts = _part(folder / "texts.parquet", start, count, _named("tf", places))
+    texts = _part(folder / "texts.parquet", start, count, [f"{letter}{k}" for k in places for letter in "tf"])
     if texts is None:
         return {"start": start, "column": places.start, "cells": [], "filled": []}
     known = [place for place in places if f"t{place}" in texts.column_names]
     cells = [list(row) for row in zip(*(texts.column(f"t{place}").to_pylist() for place in known), strict=True)]
-    bounds = _part(folder / "bounds.parquet", start, count, _named("lh", places))
+    bounds = _part(folder / "bounds.parquet", start, count, [f"{letter}{k}" for k in places for letter in "lh"])
     filled = [entry for place in known for entry in _filled(texts, bounds, place, start)]
     return {"start": start, "column": places.start, "cells": cells, "filled": sorted(filled, key=lambda e: e[:2])}
 
@@ -166,14 +153,9 @@ def read_rows(folder: Path, start: int, count: int, places: range) -> dict[str, 
 def read_summary(folder: Path) -> list[dict[str, Any]]:
     """Return the summary by column that `write_texts` has written."""
     try:
-        found: list[dict[str, Any]] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        return list(json.loads((folder / "summary.json").read_text(encoding="utf-8")))
     except FileNotFoundError:  # the job has no filled table
         return []
-    return found
-
-
-def _named(letters: str, places: range) -> list[str]:
-    return [f"{letter}{place}" for place in places for letter in letters]
 
 
 def _filled(texts: pa.Table, bounds: pa.Table | None, place: int, start: int) -> Iterator[list[Any]]:
@@ -193,15 +175,13 @@ def _part(path: Path, start: int, count: int, names: list[str]) -> pa.Table | No
     opened = _opened(path)
     if opened is None:
         return None
-    group_rows = opened.metadata.row_group(0).num_rows if opened.num_row_groups else 1
-    groups = [
-        g for g in range(opened.num_row_groups) if g * group_rows < start + count and (g + 1) * group_rows > start
-    ]
+    size = opened.metadata.row_group(0).num_rows if opened.num_row_groups else 1
+    groups = [g for g in range(opened.num_row_groups) if g * size < start + count and (g + 1) * size > start]
     known = set(opened.schema_arrow.names)
     wanted = [name for name in names if name in known]
     if not groups or not wanted:
         return None
-    return opened.read_row_groups(groups, columns=wanted).slice(start - groups[0] * group_rows, count)
+    return opened.read_row_groups(groups, columns=wanted).slice(start - groups[0] * size, count)
 
 
 def _opened(path: Path) -> pq.ParquetFile | None:
@@ -235,7 +215,6 @@ def next_filled(folder: Path, row: int, column: int) -> dict[str, int] | None:
 
 
 def _filled_in(folder: Path, opened: pq.ParquetFile, row: int) -> list[int]:
-    """Return the columns of the filled cells of a row."""
     names = [name for name in opened.schema_arrow.names if name.startswith("f") and name != "filled"]
     part = _part(folder / "texts.parquet", row, 1, names)
     return [] if part is None else sorted(int(name[1:]) for name in part.column_names if part.column(name)[0].as_py())

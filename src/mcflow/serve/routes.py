@@ -6,7 +6,6 @@ __all__ = ["PAGE", "ROUTERS", "ServerState", "metrics_text"]
 
 import asyncio
 import contextlib
-import hmac
 import json
 import os
 import shutil
@@ -31,26 +30,24 @@ from mcflow.files.tables import FORMATS
 from mcflow.serve import schemas
 from mcflow.serve.children import memory_of
 from mcflow.serve.commands import check_names, check_schema_text, save_schema_text
-from mcflow.serve.guard import COOKIE, cookie_value
+from mcflow.serve.guard import COOKIE, cookie_value, is_same
 from mcflow.serve.jobs import ENDED, INTERVAL_LEVEL, Job, JobStore
 from mcflow.serve.limits import Limits
 from mcflow.serve.preview import next_filled, read_rows, read_summary
 from mcflow.serve.runner import Runner
 from mcflow.serve.uploads import ending_of, plain_name, refuse_bad_content, save_upload
 
-#: Folder of the web page.
-PAGE = Path(__file__).parent / "page"
-#: Seconds that a response waits for an uploaded file to be read, so that an invalid file is rejected at once.
-_WAIT_SECONDS = 10.0
-#: Seconds of silence after which a comment is sent, so that proxies keep the connection open.
-_KEEP_ALIVE = 15.0
+PAGE = Path(__file__).parent / "page"  #: Folder of the web page.
+_WAIT_SECONDS = 10.0  #: Seconds that a response waits for a file to be read, so that an invalid one is rejected.
+_KEEP_ALIVE = 15.0  #: Seconds of silence after which a comment is sent, so that proxies keep the connection open.
 #: Policy of a report, which has no access to the page and loads nothing.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; font-src data:; "
     "sandbox allow-scripts allow-popups; frame-ancestors 'self'"
 )
+_Responses = dict[int | str, dict[str, Any]]
 #: Error responses of all routes, for the OpenAPI description.
-_ERRORS: dict[int | str, dict[str, Any]] = {
+_ERRORS: _Responses = {
     400: {"model": schemas.Failure, "description": "The request cannot be read."},
     401: {"model": schemas.Failure, "description": "The token is missing or wrong."},
     403: {"model": schemas.Failure, "description": "The request comes from another origin."},
@@ -63,18 +60,12 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     429: {"model": schemas.Failure, "description": "The queue is full."},
     507: {"model": schemas.Failure, "description": "No more files may be kept."},
 }
-_BYTES: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/octet-stream": {}}, "description": "The file."}
-}
+_BYTES: _Responses = {200: {"content": {"application/octet-stream": {}}, "description": "The file."}}
 
 _server_routes = APIRouter(tags=["server"], responses={code: _ERRORS[code] for code in (400, 401, 403, 413, 421, 422)})
 _model_routes = APIRouter(tags=["models"], responses=_ERRORS)
 _result_routes = APIRouter(tags=["results"], responses=_ERRORS)
-#: All routes of the API.
-ROUTERS = (_server_routes, _model_routes, _result_routes)
-
-
-# ---------------------------------------------------------------- state of the server
+ROUTERS = (_server_routes, _model_routes, _result_routes)  #: All routes of the API.
 
 
 @dataclass(frozen=True)
@@ -145,9 +136,6 @@ ModelDep = Annotated[Job, Depends(_model)]
 RunDep = Annotated[Job, Depends(_run)]
 
 
-# ---------------------------------------------------------------- the server itself
-
-
 @_server_routes.get("/", include_in_schema=False)
 def _page() -> FileResponse:
     """Return the page."""
@@ -164,8 +152,7 @@ async def _health(server: ServerDep) -> schemas.Health:
 @_server_routes.get("/about", summary="Limits and options of the server")
 async def _about(server: ServerDep, request: Request) -> schemas.About:
     """Return the limits, and the kinds and roles of columns."""
-    shown = request.cookies.get(COOKIE, "")
-    known = not server.token or hmac.compare_digest(shown.encode(), cookie_value(server.token).encode())
+    known = not server.token or is_same(request.cookies.get(COOKIE, ""), cookie_value(server.token))
     return schemas.About(
         version=mcflow.__version__,
         token=bool(server.token),
@@ -225,21 +212,13 @@ def _family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]
 @_server_routes.post("/session", status_code=204, summary="Exchange the token for a cookie")
 async def _open_session(server: ServerDep, request: Request, session: schemas.Session) -> Response:
     """Set the cookie that replaces the token in a browser."""
-    if not hmac.compare_digest(session.token.encode("utf-8", "replace"), server.token.encode("utf-8", "replace")):
+    if not is_same(session.token, server.token):
         raise HTTPException(401, "The token is wrong.")
     response = Response(status_code=204)
-    response.set_cookie(
-        COOKIE,
-        cookie_value(server.token),
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-        max_age=30 * 86_400,
-    )
+    secure, month = request.url.scheme == "https", 30 * 86_400
+    value = cookie_value(server.token)
+    response.set_cookie(COOKIE, value, httponly=True, samesite="strict", secure=secure, max_age=month)
     return response
-
-
-# ---------------------------------------------------------------- models
 
 
 def _choices(
@@ -443,9 +422,6 @@ def _is_over(server: ServerState, job: Job) -> bool:
 def _message(name: str, data: str, number: Any = None) -> str:
     head = "" if number is None else f"id: {number}\n"
     return f"{head}event: {name}\ndata: {data}\n\n"
-
-
-# ---------------------------------------------------------------- results
 
 
 def _done(job: Job) -> Job:

@@ -12,25 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mcflow.errors import McflowError, ParameterError
+from mcflow.serve import commands
 from mcflow.serve.children import Child
-from mcflow.serve.commands import (
-    check_names,
-    draws_command,
-    fill_command,
-    fit_command,
-    inspect_command,
-    intervals_command,
-    preview_command,
-)
 from mcflow.serve.jobs import INTERRUPTED, Job, JobStore
 from mcflow.serve.limits import Limits, size_in_words
 
-#: Maximum number of seconds between two searches for expired jobs.
-_SWEEP_SECONDS = 60.0
+_SWEEP_SECONDS = 60.0  #: Maximum number of seconds between two searches for expired jobs.
 _CANCELLED = "The job was cancelled."
 _DELETED = "The job was deleted."
-#: Maximum number of columns for intervals, whose cost grows with the square of the columns.
-_MAX_INTERVAL_COLUMNS = 1_000
+_MAX_INTERVAL_COLUMNS = 1_000  #: Most columns for intervals, whose cost grows with the square of the columns.
 _TOO_WIDE = (
     f"They are not computed for more than {_MAX_INTERVAL_COLUMNS:,} columns. Download the model and run "
     "mcflow impute --model model.mcflow --interval 0.9."
@@ -50,15 +40,12 @@ class Runner:
 
     def __init__(self, store: JobStore, limits: Limits) -> None:
         self.store, self.limits = store, limits
-        #: Number of ended jobs by kind and state.
-        self.endings: Counter[tuple[str, str]] = Counter()
-        #: Seconds that jobs ran, by kind.
-        self.seconds: dict[str, float] = {}
+        self.endings: Counter[tuple[str, str]] = Counter()  #: Number of ended jobs by kind and state.
+        self.seconds: dict[str, float] = {}  #: Seconds that jobs ran, by kind.
         self._waiting: deque[Job] = deque()
         self._arriving: set[object] = set()
         self._checking: set[str] = set()
-        #: Jobs whose intervals are computed when the queue is empty.
-        self._later: deque[Job] = deque()
+        self._later: deque[Job] = deque()  #: Jobs whose intervals are computed when the queue is empty.
         self._permits = asyncio.Semaphore(0)
         self._reading = asyncio.Semaphore(1)
         self._children: dict[str, Child] = {}
@@ -88,7 +75,6 @@ class Runner:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # ------------------------------------------------------------------ queue
     @property
     def waiting(self) -> int:
         """Number of queued jobs."""
@@ -182,7 +168,6 @@ class Runner:
             hidden = self.store.forget(job)
             await asyncio.to_thread(shutil.rmtree, hidden, ignore_errors=True)
 
-    # ------------------------------------------------------------------ work
     async def _work(self) -> None:
         while True:
             await self._permits.acquire()
@@ -190,15 +175,16 @@ class Runner:
                 await self._run(self._waiting.popleft())
             elif self._later:  # a cancelled job leaves its permit behind, so both can be empty
                 job = self._later.popleft()
-                await self._build(job, "intervals", intervals_command(job), preview_command(job, "bounds"))
+                steps = commands.intervals_command(job), commands.preview_command(job, "bounds")
+                await self._build(job, "intervals", *steps)
                 (job.folder / "cells.parquet").unlink(missing_ok=True)
 
     async def _run(self, job: Job) -> None:
         job.state, job.started, job.message = "running", time.time(), ""
         self.store.changed(job)
-        commands = {"fit": fit_command, "impute": fill_command, "draws": draws_command}
-        steps = [inspect_command(job, self.limits)] if job.kind == "impute" else []  # a fit was inspected before
-        message = await self._call(job, *steps, commands[job.kind](job))
+        builders = {"fit": commands.fit_command, "impute": commands.fill_command, "draws": commands.draws_command}
+        before = [commands.inspect_command(job, self.limits)] if job.kind == "impute" else []  # a fit was inspected
+        message = await self._call(job, *before, builders[job.kind](job))
         state = "done" if not message else "cancelled" if message == _CANCELLED else "failed"
         self._end(job, state, message)
         if state == "done" and job.kind == "fit":
@@ -206,7 +192,7 @@ class Runner:
 
     async def _prepare(self, job: Job) -> None:
         """Prepare the filled cells for display, and schedule their intervals; the job is done without them."""
-        shown = await self._build(job, "table", preview_command(job, "texts"))
+        shown = await self._build(job, "table", commands.preview_command(job, "texts"))
         shutil.rmtree(job.folder / "checkpoint", ignore_errors=True)
         columns = (job.schema() or {"columns": []})["columns"]
         if shown and len(columns) > _MAX_INTERVAL_COLUMNS:
@@ -216,29 +202,28 @@ class Runner:
             self._later.append(job)
             self._permits.release()
 
-    async def _build(self, job: Job, part: str, *commands: Sequence[str]) -> bool:
+    async def _build(self, job: Job, part: str, *steps: Sequence[str]) -> bool:
         """Build a part of the result of a job, and store its state."""
         self._preparing.add(job.id)
         setattr(job, part, "building")
         self.store.changed(job)
         try:
-            message = await self._call(job, *commands)
+            message = await self._call(job, *steps)
             setattr(job, part, message or "ready")
         finally:
             self._preparing.discard(job.id)
             self.store.changed(job)
         return not message
 
-    async def _call(self, job: Job, *commands: Sequence[str]) -> str:
+    async def _call(self, job: Job, *steps: Sequence[str]) -> str:
         """Run processes for a job in sequence, until one fails; return its error with the client's name of the file."""
-        for command in commands:
+        for command in steps:
             message = await self._child(job, command)
             if message:
                 return message.replace(job.upload.name, job.filename) if job.filename else message
         return ""
 
     async def _child(self, job: Job, command: Sequence[str]) -> str:
-        """Run one process for a job, and return its error."""
         if job.id not in self.store.jobs:
             return _DELETED
         child = self._children[job.id] = Child(command, job.folder, self.limits, self.store.log(job).add)
@@ -259,7 +244,6 @@ class Runner:
             self.seconds[job.kind] = self.seconds.get(job.kind, 0.0) + job.ended - job.started
         self.store.changed(job)
 
-    # ------------------------------------------------------------------ uploads
     def check_file(self, job: Job, *, start: bool) -> asyncio.Task[Any]:
         """Inspect an uploaded file, one at a time, and add its job to the queue if `start` is set."""
         self._checking.add(job.id)
@@ -268,9 +252,9 @@ class Runner:
     async def _check_file(self, job: Job, *, start: bool) -> None:
         try:
             async with self._reading:
-                message = await self._call(job, inspect_command(job, self.limits))
+                message = await self._call(job, commands.inspect_command(job, self.limits))
             if not message:
-                check_names(job.options, job.schema() or {"columns": []})
+                commands.check_names(job.options, job.schema() or {"columns": []})
         except ParameterError as error:
             message = str(error)
         finally:
@@ -283,9 +267,7 @@ class Runner:
             job.state = "ready"
             self.store.changed(job)
 
-    # ------------------------------------------------------------------ expiry
     async def _sweep(self) -> None:
-        """Delete expired jobs."""
         keep = self.limits.keep * 3600
         while True:
             for job in self.store.expired(keep, time.time()):

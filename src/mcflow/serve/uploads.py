@@ -1,8 +1,4 @@
-"""Uploaded files: safe names, formats, checks of compressed content, and inspection before the fit.
-
-The inspection finds the kinds of columns, missing cells and first rows. It runs as a program of its own, so that large
-files do not occupy the memory of the server.
-"""
+"""Uploaded files: safe names, formats, checks of compressed content, and inspection before the fit."""
 
 from __future__ import annotations
 
@@ -33,18 +29,12 @@ from mcflow.files.tables import FORMATS, TableFile, format_of, read_table
 from mcflow.serve.commands import run_program
 from mcflow.serve.limits import size_in_words
 
-#: Bytes that are copied or decompressed at a time.
-_CHUNK = 1 << 20
-#: Maximum number of characters of a file name.
-_MAX_NAME = 120
-#: Number of rows of the preview.
-_PREVIEW_ROWS = 20
-#: Maximum number of columns of the preview.
-_PREVIEW_COLUMNS = 100
-#: Maximum number of characters of a cell.
-_MAX_WIDTH = 80
-#: Maximum number of categories that are listed for a column.
-_MAX_CATEGORIES = 8
+_CHUNK = 1 << 20  #: Bytes that are copied or decompressed at a time.
+_MAX_NAME = 120  #: Maximum number of characters of a file name.
+_PREVIEW_ROWS = 20  #: Number of rows of the preview.
+_PREVIEW_COLUMNS = 100  #: Maximum number of columns of the preview.
+_MAX_WIDTH = 80  #: Maximum number of characters of a cell.
+_MAX_CATEGORIES = 8  #: Maximum number of categories that are listed for a column.
 
 
 def plain_name(given: str | None) -> str:
@@ -72,16 +62,12 @@ def save_upload(source: IO[bytes], target: Path) -> int:
 
 
 def refuse_bad_content(path: Path, name: str, most: int) -> None:
-    """Raise `DataError` if a file is empty, damaged or decompresses to more than `most` bytes.
-
-    The file is decompressed in chunks that are discarded, so that a decompression bomb takes neither memory nor disk.
-    The decompressed size of a Parquet file is in its footer, which is read later.
-    """
+    """Raise `DataError` if a file is empty, damaged or decompresses to more than `most` bytes."""
     if not path.stat().st_size:
         raise DataError(f"{name} is empty. Give a file with a header line and rows.")
     if path.suffix not in (".gz", ".zst"):
         return
-    total = 0
+    total = 0  # of chunks that are discarded, so that a decompression bomb takes neither memory nor disk
     try:
         with gzip.open(path) if path.suffix == ".gz" else pa.input_stream(str(path), compression="zstd") as stream:
             while piece := stream.read(_CHUNK):
@@ -112,12 +98,8 @@ def describe(source: TableFile, limits: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_size(rows: int, columns: int, limits: dict[str, Any]) -> None:
-    """Raise `DataError` if a table is larger than allowed."""
-    for what, found, limit in (
-        ("rows", rows, limits["max_rows"]),
-        ("columns", columns, limits["max_columns"]),
-        ("cells", rows * columns, limits["max_cells"]),
-    ):
+    for what, found in {"rows": rows, "columns": columns, "cells": rows * columns}.items():
+        limit = limits[f"max_{what}"]
         if found > limit:
             raise DataError(
                 f"The file has {found:,} {what}, and this server accepts {limit:,}. Send a part of it, or use "
@@ -203,7 +185,7 @@ def _check_before_reading(path: Path, limits: dict[str, Any]) -> None:
 
 
 def main(arguments: dict[str, Any]) -> None:
-    """Read the file and write schema.json."""
+    """Read the file and write schema.json, in a process of its own, which leaves the memory of the server free."""
     path = Path(arguments["upload"])
     _check_before_reading(path, arguments)
     missing = MissingValues.parse(arguments.get("na", ()))

@@ -6,7 +6,7 @@ __all__ = ["DateFormat", "Spelling", "UNITS", "any_true", "observed", "plain_num
 
 import contextlib
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -66,14 +66,9 @@ class DateFormat:
         if pa.types.is_timestamp(values.type) and (values.type.tz or self.zone):
             values = values.cast(pa.timestamp(unit, values.type.tz or "UTC")).cast(pa.timestamp(unit, "UTC"))
         values = values.cast(pa.timestamp(unit))
-        return pc.add(values, pa.scalar(_offset(self.zone), pa.duration(unit))) if self.zone else values
-
-
-def _offset(zone: str) -> timedelta:
-    if zone == "Z":
-        return timedelta()
-    hours, minutes = (int(part) for part in zone[1:].split(":"))
-    return timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
+        if not self.zone:
+            return values
+        return pc.add(values, pa.scalar(datetime.strptime(self.zone, "%z").utcoffset(), pa.duration(unit)))
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,7 @@ _SECONDS = r"\d\d:\d\d:\d\d"
 _FRACTION = r"(?:\.\d{1,9})?"
 _ZONE = r"(?:Z|[+-]\d\d:\d\d)"
 #: Patterns of times by (separator of date and time, seconds, zone).
-_TIMES = {
-    ("", False, False): "",
-    (" ", False, False): f" {_MINUTES}",
-    (" ", True, False): f" {_SECONDS}",
-}
+_TIMES = {("", False, False): "", (" ", False, False): f" {_MINUTES}", (" ", True, False): f" {_SECONDS}"}
 #: The same for times after an ISO date.
 _ISO_TIMES = {
     (joint, seconds, zone): joint + (_SECONDS + _FRACTION if seconds else _MINUTES) + (_ZONE if zone else "")
@@ -87,14 +83,13 @@ class DateEvidence:
         """Return the evidence of both pieces, of which the other one is later in the column."""
         if self.shape is None or self.shape != other.shape:
             return DateEvidence()
-        names = dict.fromkeys([*self.zones, *other.zones])
         return DateEvidence(
             self.shape,
             (self.over[0] or other.over[0], self.over[1] or other.over[1]),
             self.short or other.short,
             self.long or other.long,
             max(self.digits, other.digits),
-            {name: self.zones.get(name, 0) + other.zones.get(name, 0) for name in names},
+            Counter(self.zones) + Counter(other.zones),
             self.invalid | other.invalid,
         )
 
@@ -104,12 +99,11 @@ class DateEvidence:
             return None
         order = self.shape[0]
         if self.shape[:2] == ("dmy", "/"):
+            order = "dmy" if self.over[0] else "mdy"
             if self.over[0] == self.over[1]:
                 return None
-            order = "dmy" if self.over[0] else "mdy"
-        if order in self.invalid or (self.digits > 6 and "ns" in self.invalid):
-            return None
-        return self._format(order)
+        unreadable = order in self.invalid or (self.digits > 6 and "ns" in self.invalid)
+        return None if unreadable else self._format(order)
 
     def _format(self, order: str) -> DateFormat:
         assert self.shape is not None
@@ -138,7 +132,7 @@ def _shape(cell: str) -> tuple[tuple[str, str], tuple[str, bool, bool], str] | N
 
 
 def _digits(cells: pa.ChunkedArray) -> int:
-    if not pc.any(pc.match_substring(cells, ".")).as_py():
+    if not any_true(pc.match_substring(cells, ".")):
         return 0
     fractions = pc.struct_field(pc.extract_regex(cells, r"\.(?P<digits>\d+)"), "digits")
     return int(pc.max(pc.utf8_length(fractions)).as_py())
@@ -151,7 +145,7 @@ def _zones(cells: pa.ChunkedArray) -> dict[str, int]:
 
 
 def _any(cells: pa.ChunkedArray, pattern: str) -> bool:
-    return bool(pc.any(pc.match_substring_regex(cells, pattern)).as_py())
+    return any_true(pc.match_substring_regex(cells, pattern))
 
 
 class _Numbers(NamedTuple):

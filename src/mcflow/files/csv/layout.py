@@ -74,11 +74,8 @@ class CsvLayout:
         shifts = np.arange(times) * (len(lines) + len(between))
         starts = (self.starts[1:] + shifts[:, None]).ravel()
         ends = (self.ends[1:] + shifts[:, None, None]).reshape(-1, self.ends.shape[1])
-        return CsvLayout(
-            text[:head] + between.join([lines] * times),
-            np.concatenate([self.starts[:1], starts]),
-            np.concatenate([self.ends[:1], ends]),
-        )
+        starts, ends = np.concatenate([self.starts[:1], starts]), np.concatenate([self.ends[:1], ends])
+        return CsvLayout(text[:head] + between.join([lines] * times), starts, ends)
 
     def bounds(self, column: int) -> tuple[Array, Array]:
         """Return the first and the last offset of the cells of a column. Shapes: returns two of (n_lines,)."""
@@ -122,8 +119,7 @@ class _Lines(NamedTuple):
     ends: Array  # (n_cells,) offset after the last byte of each cell
 
     def empty(self) -> BoolArray:
-        empty: BoolArray = (self.widths == 1) & (self.starts == self.stops)
-        return empty
+        return np.asarray((self.widths == 1) & (self.starts == self.stops))
 
 
 def scan(text: bytes, separator: str, lines_before: int = 0) -> CsvLayout:

@@ -23,15 +23,9 @@ from mcflow.typing import Array, BoolArray
 
 BLOCK_BYTES = 1 << 23  # bytes that are read at a time
 BATCH_BYTES = 1 << 25  # maximum size of a batch; a single longer record is a batch of its own
-#: Maximum size of a record. A quote that is never closed would make one record of the rest of the file.
-RECORD_BYTES = 1 << 26
-
+RECORD_BYTES = 1 << 26  # maximum size of a record; a quote that is never closed would extend it to the end of the file
 #: Byte-order marks and their encodings.
-_BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF16_LE: "utf-16-le",
-    codecs.BOM_UTF16_BE: "utf-16-be",
-}
+_BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 #: Encodings of files that are not Unicode. Both restore every byte; the second one defines all of them.
 _EIGHT_BIT = ("cp1252", "latin-1")
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f]")  # control characters that do not occur in eight-bit text
@@ -41,10 +35,7 @@ Lines = tuple[bytes, Array]  # bytes of whole lines, and the offsets at which th
 
 @dataclass(frozen=True)
 class CsvText:
-    """A CSV file as a sequence of bytes in which separators, quotes and line breaks are single bytes.
-
-    UTF-16 is converted to UTF-8; other encodings are read as they are, without the byte-order mark.
-    """
+    """A CSV file as bytes in which separators, quotes and line breaks are single: UTF-16 is converted to UTF-8."""
 
     path: Path  # the file; its ending gives the compression
     content: bytes | None = None  # the decompressed file, when it is in memory
@@ -214,5 +205,4 @@ def _empty_lines(text: bytes, ends: Array, newline: int) -> BoolArray:
     starts = np.concatenate([[0], ends[:-1]])
     stops = ends - (codes[ends - 1] == newline)
     stops = stops - ((stops > starts) & (codes[stops - 1] == ord("\r")))
-    empty: BoolArray = stops == starts
-    return empty
+    return np.asarray(stops == starts)

@@ -15,7 +15,7 @@ BENCH_FLAGS ?=
 FUZZ_SECONDS ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz load test-slow browser page-pictures lint format speed bench bench-quick bench-images bench-draws bench-energy anytime environments ablation simulation example pictures docs clean
+.PHONY: help setup demo test fuzz load test-slow browser page-pictures lint format speed bench bench-quick bench-images bench-draws bench-energy anytime environments ablation reproduction simulation example pictures docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -91,6 +91,9 @@ bench-quick: $(STAMP)-bench ## a look at all methods in minutes, into build/benc
 
 ablation: $(STAMP)-bench ## measure what each ingredient is worth into bench/results/ablation and docs/ablation.md
 	$(BIN)/mcflow benchmark ablation --output bench/results/ablation --page docs/ablation.md $(BENCH_FLAGS)
+
+reproduction: $(STAMP)-bench ## compare the paper's method with its Table 1 and vary its choices, into bench/results/reproduction and docs/reproduction.md
+	$(BIN)/mcflow benchmark reproduction --output bench/results/reproduction --tables bench/results/tables --page docs/reproduction.md $(BENCH_FLAGS)
 
 anytime: $(STAMP)-bench environments ## measure error against time into bench/results/anytime, docs/anytime.md and README.md
 	$(BIN)/mcflow benchmark anytime --output bench/results/anytime --page docs/anytime.md --readme README.md --environments $(ENVIRONMENTS) $(BENCH_FLAGS)

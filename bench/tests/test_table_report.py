@@ -133,6 +133,7 @@ def test_readme_compares_both_presets_with_the_paper() -> None:
         row("letter", "mcflow", 0, 0.05),
         row("letter", "mcflow:paper(max_epochs=64)", 0, 0.13),
         row("letter", "mcflow:paper", 0, 0.12),
+        row("letter", "mcflow:paper(batch_size=64,max_epochs=600)", 0, 0.11),
         row("news", "mcflow", 0, 0.11),
         row("letter", "mcflow", 0, 0.9, rate=0.5),
     ]

@@ -202,15 +202,15 @@ def _density_score(model: MaskedModel, flow: ConditionalFlow, units: Tensor, cho
     """Return the mean log-density per chosen cell given all other cells of its row."""
     import torch
 
-    from mcflow.masked.flow import log_density
+    from mcflow.masked.flow import JointDensity
     from mcflow.metrics import Score
 
     network = model.predictor.network
     device = network.points.device
-    marginals, found = model.grid.marginals(device), []
+    joint, found = JointDensity(network, model.grid.marginals(device), flow), []
     for part in zip(units.split(4096), (~chosen).split(4096), chosen.split(4096), uniforms.split(4096), strict=True):
         rows, shown, asked, places = (tensor.to(device) for tensor in part)
-        found.append(log_density(network, marginals, flow, rows, shown, asked, places).cpu())
+        found.append(joint.log_density(rows, shown, asked, places).cpu())
     density, counts = torch.cat(found).double(), chosen.sum(1).double()
     mean = density.sum() / counts.sum()
     error = (density - mean * counts).square().sum().sqrt() / counts.sum()

@@ -47,9 +47,10 @@ def measure_table(task: TableTask, path: Path, report: Report) -> None:
     import numpy as np
 
     from mcflow_bench.data.catalog import read_numbers
-    from mcflow_bench.protocol import point_scores, split_table
+    from mcflow_bench.protocol import point_scores, split_table, stage_errors
 
-    values = read_numbers(path, task.table).values[: task.rows]
+    found = read_numbers(path, task.table)
+    values = found.values[: task.rows]
     split = split_table(values, task.fold, task.rate, task.mechanism)
     imputer = with_threads(MethodSpec.parse(task.method).build(task.seed, values.shape[1]))
     filled, cost = _fit_and_fill(imputer, split.incomplete_train, split.incomplete_test)
@@ -57,6 +58,9 @@ def measure_table(task: TableTask, path: Path, report: Report) -> None:
     _check_rows(filled, split.test)
     data = {"rows": len(values), "columns": values.shape[1], "hidden_test_cells": int(split.hidden_test.sum())}
     result = {"status": "done", "message": "", "scores": plain_scores(point_scores(split, filled)), "data": data} | cost
+    if stages := stage_errors(split, imputer):
+        result["stages"] = stages
+        result["columns"] = list(found.names)
     report(result)
     if hasattr(imputer, "draw"):
         report(_with_draws(result, split, imputer, task.seed))

@@ -1,8 +1,8 @@
-"""The commands of `mcflow benchmark`: tables, images, draws, anytime, ablation and simulation."""
+"""The commands of `mcflow benchmark`: tables, images, draws, anytime, ablation, reproduction and simulation."""
 
 from __future__ import annotations
 
-__all__ = ["RunOptions", "ablation", "anytime", "benchmark", "draws", "images", "simulation", "tables"]
+__all__ = ["RunOptions", "ablation", "anytime", "benchmark", "draws", "images", "reproduction", "simulation", "tables"]
 
 import contextlib
 import sys
@@ -426,6 +426,56 @@ def ablation(
     _say_written(output, page, run)
 
 
+def reproduction(
+    *,
+    output: Output = Path("mcflow-reproduction"),
+    tables: Path = Path("mcflow-benchmark"),
+    page: Path | None = None,
+    quick: Flag = False,
+    data: Path | None = None,
+    options: RunOptions | None = None,
+) -> None:
+    """Change the choices that the paper's text leaves open one at a time, and compare with the paper's Table 1.
+
+    Letter, Credit and News with 64 epochs. The results with 500 epochs and the curves by epoch are those of `mcflow
+    benchmark tables`. The command can be interrupted at any time; the same command continues.
+
+    Parameters
+    ----------
+    output
+        Folder for results, table.md and reproduction.svg.
+    tables
+        Folder of the results of `mcflow benchmark tables`.
+    page
+        Also write the tables into this page, between its marks, and the plot beside it.
+    quick
+        300 rows, one fold and two epochs, to see that it runs.
+    data
+        Folder with NAME.parquet or NAME.csv, by default MCFLOW_DATA; other tables are downloaded.
+    """
+    from mcflow_bench.report.reproduction import FIGURE, MARKS, Stored, draw_curves, reproduction_blocks
+    from mcflow_bench.reproduction import QUICK_REPRODUCTION, REPRODUCTION
+    from mcflow_bench.store import Store
+
+    run = (options or RunOptions()).checked()
+    for mark in MARKS:
+        check_page("--page", page, mark)
+    suites = QUICK_REPRODUCTION if quick else REPRODUCTION
+    for suite in suites:
+        rows = _measured(suite, output, data, run)
+    found = Stored(Store(tables).rows() if (tables / "cells").is_dir() else [], rows)
+    blocks = reproduction_blocks(found, suites, FIGURE)
+    write_text(output / "table.md", "\n\n".join(["# Reproducing the paper", *blocks.values()]) + "\n")
+    if (drawn := draw_curves(found)) is not None:
+        write_text(output / FIGURE, drawn)
+    if page is not None:
+        if drawn is not None:
+            _beside(page, output, Figure(FIGURE, drawn, ""))
+        for mark, block in reproduction_blocks(found, suites, f"pictures/{FIGURE}").items():
+            put_block(page, mark, block)
+    _say_written(output, page, run)
+
+
 def simulation(
     *,
     output: Output = Path("mcflow-simulation"),
@@ -636,4 +686,5 @@ benchmark.command(images, help="The paper's Tables 2 to 4: imputers on images.")
 benchmark.command(draws, help="Draws and intervals, and the energy distance of draws.")
 benchmark.command(anytime, help="Error against time, under time limits.")
 benchmark.command(ablation, help="The contribution of each ingredient of the presets.")
+benchmark.command(reproduction, help="The choices that the paper's text leaves open, beside its Table 1.")
 benchmark.command(simulation, help="The coverage of intervals from draws.")

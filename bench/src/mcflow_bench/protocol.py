@@ -16,6 +16,7 @@ __all__ = [
     "point_scores",
     "split_images",
     "split_table",
+    "stage_errors",
 ]
 
 import math
@@ -120,6 +121,37 @@ def point_scores(split: Split, filled: FloatArray) -> dict[str, Score]:
         except DataError:  # a column that does not vary over the test rows has no correlations
             continue
     return scores
+
+
+def stage_errors(split: Split, imputer: Any) -> list[dict[str, Any]]:
+    """Return the errors of the paper's method after each of its stages, and an empty list for any other method.
+
+    A stage is kept at every epoch that is a power of two, so the first k stages are those of a fit of
+    :math:`2^{k - 1}` epochs, and their fill is the one of that fit. Each stage has its epoch, the RMSE over the missing
+    cells of test and of training rows, and the RMSE over those of training rows by column. Choices of settings have to
+    be based on training rows.
+    """
+    from mcflow import metrics
+
+    model = getattr(imputer, "model_", None)
+    stages = list(getattr(model, "stages", ()))
+    found: list[dict[str, Any]] = []
+    if model is None or not stages:
+        return found
+    last = {epoch.stage: epoch.epoch for epoch in model.history.epochs}
+    try:
+        for number in range(len(stages)):
+            model.stages = stages[: number + 1]
+            test, train = (imputer.transform(rows) for rows in (split.incomplete_test, split.incomplete_train))
+            error = metrics.rmse(split.test, test, split.hidden_test, split.span).value
+            own = metrics.rmse(split.train, train, split.hidden_train, split.span).value
+            squares = np.square((train - split.train) / split.span)
+            columns = np.sqrt(np.mean(squares, axis=0, where=split.hidden_train))
+            parts = {"test": error, "train": own, "columns": [round(float(value), 6) for value in columns]}
+            found.append({"epoch": last[number]} | parts)
+    finally:
+        model.stages = stages
+    return found
 
 
 def draw_rows(split: Split, imputer: Any, seed: int) -> FloatArray:

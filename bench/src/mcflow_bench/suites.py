@@ -470,7 +470,16 @@ PAPER_TABLES = TableSuite(
             note="40 trees of 4,000 rows each, 3 rounds at most",
         ),
     ),
-    extras=(Extra("mcflow:paper(max_epochs=500)", ("letter",)),),
+    extras=(
+        Extra("mcflow:paper(max_epochs=500)", ("letter", "credit", "news"), folds=(0, 1)),
+        Extra("mcflow:paper(max_epochs=500)", ("letter",), folds=(2, 3, 4)),
+        Extra(
+            "mcflow:paper(batch_size=64,max_epochs=500)",
+            ("letter", "credit"),
+            folds=(0, 1),
+            note="the batch size of the authors' program, where the paper has 128",
+        ),
+    ),
 )
 
 #: All methods in minutes: few rows, one fold, small networks and few trees.

@@ -51,9 +51,9 @@ class Blend:
         self.factored: FactoredCells | None = None
 
     def fit_factored(self, values: FloatArray, seed: int, deadline: float | None = None) -> None:
-        """Fit the factored density of a small table (n_rows, n_columns); `fit` decides whether it is used."""
-        small = self.config.factored and len(values) <= self.config.small_rows
-        if small and self._gaussian_rows(values) is not None and self.codec is not None:
+        """Fit the factored density of a small table (n_rows, n_columns); `choose_factored` decides on its use."""
+        suits = (self._plain | ~np.isnan(values).any(axis=0)).all() and len(values) <= self.config.small_rows
+        if suits and self.config.factored and self._gaussian_rows(values) is not None and self.codec is not None:
             rng = np.random.default_rng([seed, FACTORED_STREAM])
             self.factored = FactoredCells.fit(values, self.codec, rng, deadline)
 
@@ -187,17 +187,22 @@ class Blend:
         """
         if self.factored is None:
             return
-        of_categories = np.array([column.kind in CATEGORY_KINDS for column in self.columns])
-        by_others = log_density - np.where(of_categories, 0.0, np.log(self.grid.spread))[validation.nonzero()[2]]
+        numbers = [column.kind not in CATEGORY_KINDS for column in self.columns]
+        by_others = log_density - np.where(numbers, np.log(self.grid.spread), 0.0)[validation.nonzero()[2]]
         ends = np.cumsum([cells.sum() for cells in validation])[:-1]
         everywhere = np.zeros((len(validation), *values.shape), dtype=bool)
         everywhere[:, rows] = validation
         by_track = [
             _by_row(part, cells, rows) for part, cells in zip(np.split(by_others, ends), validation, strict=True)
         ]
-        plain = of_categories | (np.count_nonzero(self.grid.point_masses, axis=1) == 0)
-        if not self.factored.choose(values, everywhere, by_track, plain, rng):
+        if not self.factored.choose(values, everywhere, by_track, self._plain, rng):
             self.factored = None
+
+    @property
+    def _plain(self) -> BoolArray:
+        """Which columns (n_columns,) the factored density suits: categories, and numbers without point masses."""
+        of_categories = np.array([column.kind in CATEGORY_KINDS for column in self.columns], dtype=bool)
+        return of_categories | ~self.grid.point_masses.any(axis=1)
 
     def gaussian_estimates(self, values: FloatArray, wanted: BoolArray) -> dict[str, FloatArray]:
         """Return the Gaussian's estimates of some cells in units by their name, none if there is no Gaussian."""
@@ -287,11 +292,6 @@ def pool_weights(likelihoods: FloatArray) -> FloatArray:
     """Return weights of a mixture that maximise the likelihood of cells, by the EM algorithm.
 
     Shapes: `likelihoods` (n_cells, n_estimates), the probability of the true category by each estimate.
-
-    Examples
-    --------
-    >>> pool_weights(np.array([[0.9, 0.1], [0.8, 0.3]] * 99)).round(1)
-    array([1., 0.])
     """
     n_estimates = likelihoods.shape[1]
     prior = np.full(n_estimates, 1 / n_estimates)

@@ -135,10 +135,11 @@ class Donors:
         """Undo `tensors`; return None if there are no donors."""
         if "donors.columns" not in arrays:
             return None
-        trees, columns, names = {}, arrays["donors.columns"].ravel().tolist(), ("roots", *ARRAYS, "values")
-        needed = {f"donors.{k}.{name}" for k in columns for name in names}
-        sound = needed == {name for name in arrays if name.startswith("donors.")} - {"donors.columns"}
-        for k in columns if sound else ():
+        trees, columns, names = {}, arrays["donors.columns"], ("roots", *ARRAYS, "values")
+        needed = {f"donors.{k}.{name}" for k in columns.ravel().tolist() for name in names} | {"donors.columns"}
+        sound = needed == {name for name in arrays if name.startswith("donors.")}
+        sound = sound and columns.ndim == 1 and bool((np.diff(columns) > 0).all())
+        for k in columns.tolist() if sound else ():
             trees[k] = DonorTrees(**{name: arrays[f"donors.{k}.{name}"] for name in names})
             sound &= 0 <= k < len(inputs.sizes) and trees[k].is_sound(inputs.width + 1, inputs.categories.get(k))
         if not sound:

@@ -111,8 +111,7 @@ class CellDraws:
                 uniforms = partial(self._uniforms, hashes, left, int(number), sweep)
                 order = rng.permutation(n_columns)
                 donors.redraw(table, left, answers, order, uniforms=uniforms, weights=weights)
-        drawn_cells: FloatArray = np.clip(tables[:, missing], *(bound[columns] for bound in self.predictor.box))
-        return drawn_cells
+        return np.asarray(np.clip(tables[:, missing], *(bound[columns] for bound in self.predictor.box)))
 
     @staticmethod
     def _uniforms(hashes: Array, missing: BoolArray, number: int, sweep: int, column: int) -> FloatArray:

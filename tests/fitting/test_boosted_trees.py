@@ -9,10 +9,19 @@ import numpy as np
 import pytest
 
 from mcflow.errors import ModelFileError
-from mcflow.fitting.boosted_trees import TYPES, BoostedTrees, TreeArrays, TreeSettings, from_tensors, grow, to_tensors
+from mcflow.fitting.boosted_trees import (
+    TYPES,
+    BoostedTrees,
+    TreeArrays,
+    TreeSettings,
+    from_tensors,
+    start_boosting,
+    to_tensors,
+)
 
-SETTINGS = TreeSettings(n_trees=8, n_leaves=7, learning_rate=0.3, max_bins=63)
+SETTINGS = TreeSettings(n_leaves=7, learning_rate=0.3, max_bins=63)
 N_FEATURES = 4
+N_ROUNDS = 8
 
 
 def cells(n_rows: int = 400, *, missing: float = 0.0) -> np.ndarray:
@@ -22,26 +31,30 @@ def cells(n_rows: int = 400, *, missing: float = 0.0) -> np.ndarray:
     return inputs
 
 
+def grow(inputs: np.ndarray, targets: np.ndarray, **how) -> BoostedTrees:
+    model = start_boosting(inputs, targets, SETTINGS, seed=1, **how)
+    model.grow_to(N_ROUNDS)
+    return model
+
+
 def of_numbers(missing: float = 0.2, **changes) -> BoostedTrees:
     inputs = cells(missing=missing)
-    return grow(inputs, np.nan_to_num(inputs[:, 0]) * np.nan_to_num(inputs[:, 1]), SETTINGS, seed=1, **changes)
+    return grow(inputs, np.nan_to_num(inputs[:, 0]) * np.nan_to_num(inputs[:, 1]), **changes)
 
 
 def of_categories(n_categories: int = 3) -> BoostedTrees:
     inputs = cells(missing=0.2)
-    return grow(
-        inputs, np.nan_to_num(np.abs(inputs[:, 0]) // 0.5) % n_categories, SETTINGS, seed=1, n_categories=n_categories
-    )
+    return grow(inputs, np.nan_to_num(np.abs(inputs[:, 0]) // 0.5) % n_categories, n_categories=n_categories)
 
 
 def of_a_constant() -> BoostedTrees:
-    return grow(cells(), np.full(400, 3.25), SETTINGS, seed=1)
+    return grow(cells(), np.full(400, 3.25))
 
 
 def of_missing_marks() -> BoostedTrees:
     """Trees whose only information is whether an input is missing."""
     inputs = cells(missing=0.4)
-    return grow(inputs, np.isnan(inputs[:, 2]) * 5.0, SETTINGS, seed=1)
+    return grow(inputs, np.isnan(inputs[:, 2]) * 5.0)
 
 
 MODELS = {
@@ -86,17 +99,29 @@ def test_trees_learn_their_column() -> None:
 
 @pytest.mark.parametrize("kind", ["numbers", "five categories"])
 @pytest.mark.parametrize("n_rounds", [1, 3])
-def test_truncated_trees_score_as_their_first_rounds_also_when_read_back(kind, n_rounds) -> None:
+def test_finished_trees_score_as_their_first_rounds_also_when_read_back(kind, n_rounds) -> None:
     model, inputs = MODELS[kind](), cells(missing=0.3)
     whole = model.score(inputs)
     assert len(model.arrays.n_leaves) == 8 * model.n_scores, "arrays that were asked for earlier do not stay"
     first = model.score(inputs, range(n_rounds))
-    model.truncate(n_rounds)
+    model.finish(n_rounds)
     np.testing.assert_array_equal(model.score(inputs), first)
     assert (first != whole).any()
     again = read_back(model)
     np.testing.assert_array_equal(again.score(inputs), first)
     assert len(again.arrays.n_leaves) == n_rounds * model.n_scores
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_trees_grown_in_stages_are_those_grown_at_once(kind, monkeypatch) -> None:
+    monkeypatch.setitem(globals(), "N_ROUNDS", 3)
+    staged, inputs = MODELS[kind](), cells(missing=0.3)
+    monkeypatch.undo()
+    first = staged.score(inputs)
+    staged.grow_to(N_ROUNDS)
+    np.testing.assert_array_equal(staged.score(inputs), MODELS[kind]().score(inputs))
+    staged.finish(3)
+    np.testing.assert_array_equal(staged.score(inputs), first)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -134,7 +159,7 @@ def test_no_trees_at_all_are_stored_and_read() -> None:
 def test_trees_with_a_start_predict_what_is_left() -> None:
     inputs = cells()
     start = np.full(400, 100.0)
-    found = grow(inputs, start + inputs[:, 0], SETTINGS, seed=1, start=start).score(inputs)[:, 0]
+    found = grow(inputs, start + inputs[:, 0], start=start).score(inputs)[:, 0]
     assert np.abs(found).max() < 10
     assert np.corrcoef(found, inputs[:, 0])[0, 1] > 0.9
 

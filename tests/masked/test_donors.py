@@ -77,6 +77,19 @@ def test_new_rows_are_drawn_from_the_same_donors(fitted) -> None:
         assert np.isin(found[np.isnan(new[:, k]), k], column).all()
 
 
+def test_donor_trees_see_the_gaussian_s_estimates_of_hidden_cells_and_not_the_cells(fitted) -> None:
+    model = fitted.model_
+    rows = model._rows
+    seen = ~np.isnan(rows)
+    hidden = seen & (np.random.default_rng(0).random(rows.shape) < 0.2)
+    answers = model.predictor.ask_all(rows, seen & ~hidden, hidden)
+    found = model.blend.gaussian_estimates(np.where(hidden, np.nan, rows), hidden)["gaussian"]
+    np.testing.assert_allclose(answers.direct, found, rtol=1e-5)
+    changed = model.predictor.ask_all(np.where(hidden, rows + 1, rows), seen & ~hidden, hidden)
+    for one, other in zip(answers, changed, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_donors_are_drawn_in_proportion_to_their_weights() -> None:
     """One leaf with three donors: the first is never drawn, the last three times as often as the second."""
     nodes = {"features": [0], "thresholds": [0.0], "left": [-1], "right": [0], "counts": [3], "donors": [2, 0, 1]}

@@ -18,7 +18,15 @@ from mcflow.files.atomic import read_tensors, write_tensors
 from mcflow.imputers.persistence import KIND
 from mcflow.masked.blend import ESTIMATES, RUNGS
 from mcflow.masked.config import MaskedConfig
-from mcflow.masked.ladder import COMPLETED_BY, MAX_CATEGORIES, MIN_TARGETS, Ladder, ask_track
+from mcflow.masked.ladder import (
+    COMPLETED_BY,
+    MAX_CATEGORIES,
+    MIN_TARGETS,
+    ColumnCells,
+    Estimates,
+    Ladder,
+    ask_track,
+)
 
 CONFIG = MaskedConfig(
     width=16, n_members=2, n_knots=8, n_points=12, max_epochs=4, n_trees=20, category_trees=40, donor_trees=4
@@ -104,16 +112,27 @@ def test_rung_that_no_column_needs_is_dropped() -> None:
 
 @pytest.mark.parametrize("useless", ["chained", "again"])
 def test_rung_that_only_does_harm_is_dropped(useless, monkeypatch) -> None:
-    estimates = Ladder.estimates
+    write = ColumnCells.write
 
-    def harmed(self: Ladder, name: str, *given: Any, **more: Any) -> Any:
-        found = estimates(self, name, *given, **more)
-        return [one._replace(means=one.means + 1e3 * np.sign(one.means)) if name == useless else one for one in found]
+    def harmed(self: ColumnCells, estimates: Estimates) -> None:
+        write(self, estimates)
+        if self.trees in grown.get(useless, []):
+            estimates.means[self.here] += 1e3
+
+    grown: dict[str, list[Any]] = {}
+    start_all = Ladder._start_all
+
+    def remembered(self: Ladder, name: str, *given: Any) -> None:
+        start_all(self, name, *given)
+        grown[name] = [trees for of_track in self.rungs[name] for trees in of_track]
 
     rows, missing = steps()
     with monkeypatch.context() as patched:
-        patched.setattr(Ladder, "estimates", harmed)
-        model = imputer().fit(np.where(missing, np.nan, rows)).model_
+        patched.setattr(ColumnCells, "write", harmed)
+        patched.setattr(Ladder, "_start_all", remembered)
+        every = replace(CONFIG, min_gain=-1e9, max_network_error=1e9, min_network_error=0.0)
+        model = imputer(preset=every).fit(np.where(missing, np.nan, rows)).model_
+    assert grown[useless]
     assert useless not in model.ladder.rungs
     assert not model.blend.weights[:, ESTIMATES.index(useless)].any()
 
@@ -139,12 +158,12 @@ def test_columns_with_few_training_cells_or_many_categories_have_no_trees() -> N
     grown: list[list[bool]] = []
 
     def watching(self: Ladder, *given: Any) -> None:
-        grow_all(self, *given)
+        start_all(self, *given)
         grown.extend([[trees is not None for trees in of_track] for of_track in self.rungs[given[0]]])
 
-    grow_all = Ladder._grow_all
+    start_all = Ladder._start_all
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Ladder, "_grow_all", watching)
+        patched.setattr(Ladder, "_start_all", watching)
         found = imputer().fit(frame)
     assert [column.name for column in found.model_.columns] == ["x", "town", "y"]
     assert set(map(tuple, grown)) == {(True, False, False)}
@@ -159,10 +178,7 @@ def test_columns_of_a_wide_table_share_the_trees() -> None:
     rows[::5, 0] = np.nan
     for max_trees, expected in ((36, 12), (6, 10), (6_000, 20)):
         config = replace(CONFIG, max_trees=max_trees)
-        ladder = imputer(preset=config).fit(rows).model_.ladder
-        settings = ladder._settings("completed", n_cells=100, seconds=None)
-        assert settings is not None
-        assert settings.n_trees == expected
+        assert imputer(preset=config).fit(rows).model_.ladder._most_rounds == expected
 
 
 def test_rung_for_which_there_is_no_time_is_left_out() -> None:
@@ -329,7 +345,7 @@ def test_category_that_was_never_seen_is_never_drawn() -> None:
         assert not (table["one"] == "never").any()
 
 
-def test_estimates_by_rounds_are_those_of_truncated_trees() -> None:
+def test_estimates_while_trees_grow_are_those_of_finished_trees() -> None:
     rows, missing = steps()
     model = imputer().fit(np.where(missing, np.nan, rows)).model_
     ladder = model.ladder
@@ -338,8 +354,31 @@ def test_estimates_by_rounds_are_those_of_truncated_trees() -> None:
     answers = ask_track(model.predictor.tracks[0], units, ~missing, missing)
     before = None if name == "observed" else ladder.of_track(answers)
     given = (name, 0, (units, ~missing), answers, before)
-    few, every = ladder.estimates(*given, n_rounds=(2, 10**6))
-    np.testing.assert_allclose(every.means, ladder.estimates(*given)[0].means, atol=1e-6)
-    ladder.truncate(name, 2)
-    np.testing.assert_allclose(few.means, ladder.estimates(*given)[0].means, atol=1e-6)
+    few, every = ladder.of_track(answers), ladder.of_track(answers)
+    counts = {trees: trees.n_rounds for trees in ladder.rungs[name][0] if trees is not None}
+    for cells in ladder.cells(*given):
+        cells.trees.n_rounds = 2
+        cells.write(few)
+        cells.trees.n_rounds = counts[cells.trees]
+        cells.write(every)
+    np.testing.assert_allclose(every.means, ladder.estimates(*given).means, atol=1e-6)
+    ladder.finish(name, 2)
+    np.testing.assert_allclose(few.means, ladder.estimates(*given).means, atol=1e-6)
     assert (few.means != every.means).any()
+
+
+def test_trees_stop_growing_when_validation_shows_no_gain() -> None:
+    """Independent noise: the first stage is the best one, and two more are grown."""
+    rows = np.random.default_rng(0).normal(size=(300, 3))
+    rows[::4, 0] = np.nan
+    grown: list[int] = []
+    grow_to = Ladder.grow_to
+
+    def noted(self: Ladder, name: str, n_rounds: int) -> None:
+        grown.append(n_rounds)
+        grow_to(self, name, n_rounds)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Ladder, "grow_to", noted)
+        imputer(preset=replace(CONFIG, n_trees=100)).fit(rows)
+    assert max(grown) < 100

@@ -178,13 +178,6 @@ def test_targets_of_a_column_with_one_point_are_that_point() -> None:
     assert below.tolist() == [[0], [0], [0]]
 
 
-def test_means_are_sums_of_points_times_probabilities() -> None:
-    network = shaken()
-    logits = network(*rows()).logits
-    wanted = (logits.softmax(-1).double() * POINTS).sum(-1)
-    torch.testing.assert_close(network.means(logits).double(), wanted, atol=1e-5, rtol=1e-5)
-
-
 def plain_cross_entropy(logits: torch.Tensor, below: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
     target = torch.zeros_like(logits)
     cells = torch.arange(len(logits))

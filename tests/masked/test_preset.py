@@ -308,7 +308,7 @@ def test_fit_that_diverges_once_warns_and_fills(table, monkeypatch, loss) -> Non
 
     monkeypatch.setattr(MaskedTrainer, "_step", failing)
     imputer = small()
-    with pytest.warns(McflowWarning, match="restarts with a learning rate of 0.0005"):
+    with pytest.warns(McflowWarning, match="restarts with a learning rate of 0.001"):
         filled = imputer.fit_transform(table)
     assert np.isfinite(filled).all()
     assert calls[-1] == pytest.approx(calls[0] / 4)

@@ -8,8 +8,8 @@ __all__ = [
     "TreeSettings",
     "check_arrays",
     "from_tensors",
-    "grow",
     "load_lightgbm",
+    "start_boosting",
     "to_tensors",
 ]
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MIN_LEAF_ROWS = 20  # minimum number of rows in a leaf, less for small tables
 ROWS_PER_LEAF = 40  # rows per leaf of a tree
+ROWS_PER_BIN = 25  # rows per bin of an input, of which small tables have fewer
+MIN_BINS = 31  # bins that an input keeps however few rows there are
 RIDGE = 1.0  # L2 penalty of leaf values
 SMOOTHING = 5.0  # strength, in rows, with which the value of a node shrinks towards that of its parent
 NAN_DECISION = 8  # decision type of a split whose input may be NaN, in LightGBM's encoding
@@ -40,9 +42,8 @@ DEFAULT_LEFT = 2  # bit of the decision type that sends NaN to the left
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """Size of the trees: `n_trees` of at most `n_leaves` leaves, each scaled by `learning_rate`."""
+    """Size of the trees: at most `n_leaves` leaves, each scaled by `learning_rate`, and bins of an input."""
 
-    n_trees: int
     n_leaves: int
     learning_rate: float
     max_bins: int
@@ -72,8 +73,14 @@ class BoostedTrees:
         self.n_features, self.n_scores = n_features, n_scores
         self._booster, self._arrays = booster, arrays
         self._lock = threading.Lock()
-        n_trees = len(arrays.n_leaves) if arrays is not None else 0
-        self.n_rounds = booster.current_iteration() if booster is not None else n_trees // n_scores
+        self.n_rounds = 0 if arrays is None else len(arrays.n_leaves) // n_scores
+
+    def grow_to(self, n_rounds: int) -> None:
+        """Add rounds to a model of `start_boosting` until there are `n_rounds`, or no split lowers the loss."""
+        self.booster.reset_parameter({"verbose": -1})  # LightGBM keeps the level of its messages by thread
+        while self.n_rounds < n_rounds and not self.booster.update():
+            self.n_rounds = self.booster.current_iteration()
+        self.n_rounds = self.booster.current_iteration()
 
     def score(self, inputs: Array, rounds: range | None = None) -> Array:
         """Return the scores (n_rows, n_scores) of inputs (n_rows, n_features), by some consecutive rounds or by all."""
@@ -83,9 +90,11 @@ class BoostedTrees:
             scores = booster.predict(inputs, start_iteration=first, num_iteration=count, raw_score=True, num_threads=1)
         return np.asarray(scores, dtype=np.float32).reshape(len(inputs), self.n_scores)
 
-    def truncate(self, n_rounds: int) -> None:
-        """Keep only the first rounds."""
-        self._booster, self._arrays, self.n_rounds = self.booster, None, n_rounds
+    def finish(self, n_rounds: int) -> None:
+        """Keep only the first rounds, and release the training rows."""
+        self.n_rounds = min(n_rounds, self.n_rounds)
+        text = self.booster.model_to_string(num_iteration=self.n_rounds, importance_type="gain")
+        self._booster, self._arrays = load_lightgbm().Booster(model_str=text), None
 
     @property
     def booster(self) -> Booster:
@@ -108,7 +117,7 @@ class BoostedTrees:
         return partial(BoostedTrees, arrays=self.arrays), (self.n_features, self.n_scores)
 
 
-def grow(
+def start_boosting(
     inputs: Array,
     targets: Array,
     settings: TreeSettings,
@@ -117,7 +126,7 @@ def grow(
     n_categories: int = 0,
     start: Array | None = None,
 ) -> BoostedTrees:
-    """Grow trees that predict a column.
+    """Return a model without trees that is to predict a column; `grow_to` adds the trees, `finish` ends the training.
 
     Shapes: `inputs` (n_rows, n_features), possibly NaN; `targets` (n_rows,), indices of categories if there are any;
     `start` (n_rows,) or (n_rows, n_categories), scores to which the trees are added.
@@ -132,7 +141,7 @@ def grow(
         "min_data_in_leaf": int(np.clip(n_rows // 50, 3, MIN_LEAF_ROWS)),
         "lambda_l2": RIDGE,
         "path_smooth": SMOOTHING,
-        "max_bin": settings.max_bins,
+        "max_bin": int(np.clip(n_rows // ROWS_PER_BIN, min(MIN_BINS, settings.max_bins), settings.max_bins)),
         "min_data_in_bin": 1,
         "feature_pre_filter": False,
         "boost_from_average": start is None,
@@ -144,8 +153,8 @@ def grow(
     }
     scores = None if start is None else np.asarray(start, dtype=np.float64).reshape(n_rows, -1).T.ravel()
     rows = lightgbm.Dataset(inputs, targets, init_score=scores, params=parameters)
-    booster = lightgbm.train(parameters, rows, settings.n_trees)
-    return BoostedTrees(n_features, n_categories or 1, booster=booster.free_dataset())
+    booster = lightgbm.Booster(parameters, rows.construct())
+    return BoostedTrees(n_features, n_categories or 1, booster=booster)
 
 
 def load_lightgbm() -> Any:

@@ -1,18 +1,24 @@
-"""Calibration of predicted quantiles and draws on validation cells."""
+"""Calibration of quantiles and draws, and weights of estimates, which are all fitted on validation cells."""
 
 from __future__ import annotations
 
-__all__ = ["Calibration", "column_errors", "masses_beyond"]
+__all__ = ["Calibration", "blend_weights", "column_errors", "masses_beyond", "pool_weights", "prune_weights"]
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import nnls
 from scipy.special import ndtri
 
 from mcflow.typing import Array, BoolArray, FloatArray
 
 COLUMN_CELLS = 50.0  # strength, in cells, with which the scale of a column shrinks towards that of the table
 TABLE_CELLS = 50.0  # strength, in cells, with which the scale of the table shrinks towards 1
+WEIGHT_TABLE_CELLS = 20.0  # prior strength, in cells, of the weights of estimates in the whole table
+WEIGHT_COLUMN_CELLS = 60.0  # strength, in cells, with which the weights of a column shrink towards those of the table
+MIN_SHARE = 0.05  # weight below which an estimate is dropped
+MOST_SQUARES = 0.95  # quantile at which squared differences between estimates are clipped for the prior
+POOL_STEPS = 50  # steps of the EM algorithm for the weights of probabilities
 MAX_SCORE = 4.0  # absolute normal score at which validation cells are clipped, so that no few cells dominate
 
 
@@ -112,3 +118,69 @@ def column_errors(
             ratio = float(losses[here].mean()) / base
             found.append((int(column), int(here.sum()), round(ratio**0.5 if squared[column] else ratio, 4)))
     return found
+
+
+def blend_weights(
+    estimates: FloatArray, truth: FloatArray, columns: Array, n_columns: int, prior: FloatArray | None = None
+) -> FloatArray:
+    """Return non-negative weights with sum 1 that minimise the squared error of the weighted estimates.
+
+    Shapes: `estimates` (n_cells, n_estimates), `truth` (n_cells,), `columns` (n_cells,), `prior` (n_estimates,),
+    returns (n_columns, n_estimates).
+
+    Examples
+    --------
+    >>> truth = np.array([1.0, 2.0, 4.0, 5.0])
+    >>> estimates = np.column_stack([truth, np.zeros(4)])
+    >>> blend_weights(np.tile(estimates, (99, 1)), np.tile(truth, 99), np.zeros(396, int), 1).round(1)
+    array([[1., 0.]])
+    """
+    n_estimates = estimates.shape[1]
+    prior = np.full(n_estimates, 1 / n_estimates) if prior is None else prior
+    shared = _nearest(estimates, truth, prior, WEIGHT_TABLE_CELLS)
+    weights = np.tile(shared, (n_columns, 1))
+    for k in np.unique(columns):
+        here = columns == k
+        weights[k] = _nearest(estimates[here], truth[here], shared, WEIGHT_COLUMN_CELLS)
+    return weights
+
+
+def _nearest(estimates: FloatArray, truth: FloatArray, prior: FloatArray, n_cells: float) -> FloatArray:
+    """Solve the constrained least squares, with a prior on the weights that is worth `n_cells` cells.
+
+    A cell says as much about the weights as the estimates differ in it, so that the penalty is in proportion to that.
+    """
+    n_estimates = len(prior)
+    squares = (estimates - (estimates @ prior)[:, None]) ** 2
+    # A few huge estimates do not make the prior stronger.
+    size = np.minimum(squares, np.quantile(squares, MOST_SQUARES)).mean() if len(estimates) else 1.0
+    strength = n_cells * max(float(size), 1e-12)
+    # A row of large equal numbers constrains the sum of the weights to one.
+    heavy = 1e4 * np.sqrt(max(float((estimates**2).sum()), 1.0))
+    rows = [estimates, np.sqrt(strength) * np.eye(n_estimates), np.full((1, n_estimates), heavy)]
+    sides = [truth, np.sqrt(strength) * prior, [heavy]]
+    found, _ = nnls(np.vstack(rows), np.concatenate(sides))
+    weights: FloatArray = found / found.sum()
+    return weights
+
+
+def pool_weights(likelihoods: FloatArray) -> FloatArray:
+    """Return weights of a mixture that maximise the likelihood of cells, by the EM algorithm.
+
+    Shapes: `likelihoods` (n_cells, n_estimates), the probability of the true category by each estimate.
+    """
+    n_estimates = likelihoods.shape[1]
+    prior = np.full(n_estimates, 1 / n_estimates)
+    weights = prior
+    for _ in range(POOL_STEPS):
+        shares = likelihoods * weights
+        shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+        weights = (shares.sum(axis=0) + WEIGHT_COLUMN_CELLS / 4 * prior) / (len(likelihoods) + WEIGHT_COLUMN_CELLS / 4)
+    return weights
+
+
+def prune_weights(weights: FloatArray, keep: int) -> FloatArray:
+    """Drop small weights of estimates after the first `keep`, which cost time."""
+    kept = np.where((np.arange(len(weights)) < keep) | (weights >= MIN_SHARE), weights, 0.0)
+    total = kept.sum()
+    return kept / total if total > 0 else weights

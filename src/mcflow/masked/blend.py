@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["ESTIMATES", "RUNGS", "Blend", "blend_weights", "pool_weights"]
+__all__ = ["ESTIMATES", "RUNGS", "Blend"]
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy.optimize import nnls
 
 from mcflow.columns.codecs import TableCodec
 from mcflow.columns.factored import FactoredCells
 from mcflow.columns.gaussian import GaussianModel
 from mcflow.columns.schema import CATEGORY_KINDS, Column
+from mcflow.fitting.calibration import blend_weights, pool_weights, prune_weights
 from mcflow.masked.config import MaskedConfig
 from mcflow.masked.encoding import TableGrid
 from mcflow.typing import Array, BoolArray, FloatArray
@@ -28,10 +28,6 @@ GAUSSIAN_PLACES = 200  # encoded width up to which a multivariate Gaussian joins
 GAUSSIAN_CATEGORIES = 64  # categories per column that the Gaussian distinguishes
 GAUSSIAN_WORK = 2e8  # cost limit of a Gaussian: rows times the cube of the encoded width
 FACTORED_STREAM = 0x66616374  # separates the random numbers of the factored density from others of the same seed
-TABLE_CELLS = 5.0  # prior strength, in cells, of the weights of the whole table
-COLUMN_CELLS = 20.0  # strength, in cells, with which the weights of a column shrink towards those of the table
-MIN_SHARE = 0.05  # weight of a rung of trees below which a column does without it
-POOL_STEPS = 50  # steps of the EM algorithm for the weights of probabilities
 
 
 class Blend:
@@ -99,7 +95,7 @@ class Blend:
             names = [name for name in POOLED if name in estimates]
             likelihoods = np.stack([estimates[name][k][np.arange(len(points)), points] for name in names], axis=1)
             self.pooled[k] = 0.0
-            self.pooled[k, [POOLED.index(name) for name in names]] = _prune(pool_weights(likelihoods), keep=1)
+            self.pooled[k, [POOLED.index(name) for name in names]] = prune_weights(pool_weights(likelihoods), keep=1)
 
     def blended(self, estimates: Mapping[str, FloatArray], columns: Array) -> FloatArray:
         """Return the weighted sum of estimates (..., n_cells) of cells of some columns (n_cells,)."""
@@ -140,7 +136,7 @@ class Blend:
         own = blend_weights(found, truth, columns, len(self.columns), prior / prior.sum())
         keep = sum(name not in RUNGS for name in names)
         weights = np.zeros((len(self.columns), len(ESTIMATES)))
-        weights[:, [ESTIMATES.index(name) for name in names]] = np.stack([_prune(row, keep) for row in own])
+        weights[:, [ESTIMATES.index(name) for name in names]] = np.stack([prune_weights(row, keep) for row in own])
         error = float((((found * own[columns]).sum(axis=1) - truth) ** 2).mean())
         return weights, error
 
@@ -244,67 +240,3 @@ def _by_row(cells: FloatArray, validation: BoolArray, rows: Array) -> FloatArray
     """Return values of validation cells sorted by the position of their rows in the table."""
     places, columns = validation.nonzero()
     return cells[np.lexsort((columns, rows[places]))]
-
-
-def blend_weights(
-    estimates: FloatArray, truth: FloatArray, columns: Array, n_columns: int, prior: FloatArray | None = None
-) -> FloatArray:
-    """Return non-negative weights with sum 1 that minimise the squared error of the weighted estimates.
-
-    Shapes: `estimates` (n_cells, n_estimates), `truth` (n_cells,), `columns` (n_cells,), `prior` (n_estimates,),
-    returns (n_columns, n_estimates).
-
-    Examples
-    --------
-    >>> truth = np.array([1.0, 2.0, 4.0, 5.0])
-    >>> estimates = np.column_stack([truth, np.zeros(4)])
-    >>> blend_weights(np.tile(estimates, (99, 1)), np.tile(truth, 99), np.zeros(396, int), 1).round(1)
-    array([[1., 0.]])
-    """
-    n_estimates = estimates.shape[1]
-    prior = np.full(n_estimates, 1 / n_estimates) if prior is None else prior
-    shared = _nearest(estimates, truth, prior, TABLE_CELLS)
-    weights = np.tile(shared, (n_columns, 1))
-    for k in np.unique(columns):
-        here = columns == k
-        weights[k] = _nearest(estimates[here], truth[here], shared, COLUMN_CELLS)
-    return weights
-
-
-def _nearest(estimates: FloatArray, truth: FloatArray, prior: FloatArray, n_cells: float) -> FloatArray:
-    """Solve the constrained least squares, with a prior on the weights that is worth `n_cells` cells.
-
-    A cell says as much about the weights as the estimates differ in it, so that the penalty is in proportion to that.
-    """
-    n_estimates = len(prior)
-    spread = estimates - (estimates @ prior)[:, None]
-    strength = n_cells * max(float((spread**2).mean()), 1e-12) if len(estimates) else 1.0
-    # A row of large equal numbers constrains the sum of the weights to one.
-    heavy = 1e4 * np.sqrt(max(float((estimates**2).sum()), 1.0))
-    rows = [estimates, np.sqrt(strength) * np.eye(n_estimates), np.full((1, n_estimates), heavy)]
-    sides = [truth, np.sqrt(strength) * prior, [heavy]]
-    found, _ = nnls(np.vstack(rows), np.concatenate(sides))
-    weights: FloatArray = found / found.sum()
-    return weights
-
-
-def pool_weights(likelihoods: FloatArray) -> FloatArray:
-    """Return weights of a mixture that maximise the likelihood of cells, by the EM algorithm.
-
-    Shapes: `likelihoods` (n_cells, n_estimates), the probability of the true category by each estimate.
-    """
-    n_estimates = likelihoods.shape[1]
-    prior = np.full(n_estimates, 1 / n_estimates)
-    weights = prior
-    for _ in range(POOL_STEPS):
-        shares = likelihoods * weights
-        shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
-        weights = (shares.sum(axis=0) + COLUMN_CELLS / 4 * prior) / (len(likelihoods) + COLUMN_CELLS / 4)
-    return weights
-
-
-def _prune(weights: FloatArray, keep: int) -> FloatArray:
-    """Drop small weights of estimates after the first `keep`, which cost time."""
-    kept = np.where((np.arange(len(weights)) < keep) | (weights >= MIN_SHARE), weights, 0.0)
-    total = kept.sum()
-    return kept / total if total > 0 else weights

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["Climb"]
 
 import time
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -16,8 +17,8 @@ from mcflow.fitting.distributed import map_on_threads
 from mcflow.masked.blend import Blend
 from mcflow.masked.ladder import (
     COMPLETED_BY,
-    SHARES_KEPT,
     TREE_STREAM,
+    ColumnCells,
     Estimates,
     Ladder,
     Round,
@@ -25,11 +26,15 @@ from mcflow.masked.ladder import (
     ask_track,
     hidden_rounds,
 )
-from mcflow.masked.network import MaskedTrainer
+from mcflow.masked.network import MaskedNetwork, MaskedTrainer
 from mcflow.masked.predictor import Predictive
 from mcflow.typing import Array, BoolArray, FloatArray
 
+Asking = Callable[[MaskedNetwork, Array, BoolArray, BoolArray], TrackAnswers]  # `ask_track` or a substitute
+
 ASKED_ROWS = 1024  # rows by which the speed of H is measured
+STAGES = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)  # fractions of the rounds after which trees are validated
+MAX_STALE = 2  # stages in a row without a lower validation error after which trees stop growing
 TREES_MARGIN = 1.3  # time reserved for the trees, as a multiple of what they are expected to take
 
 
@@ -59,7 +64,7 @@ class Climb:
        H, unless it is clearly worse for lack of time (`climb`).
     3. Trees on rows completed by the latter, if they lowered the squared error of the blend by `min_gain`.
 
-    The number of rounds with the lowest validation error is kept on each rung.
+    Each rung grows until the validation error stops falling, and keeps the number of rounds where it was lowest.
 
     Under a time limit, the number of trees follows from the time that a tree took on the first rung, and rungs for
     which there is no time are left out. `calibrate` fits the weights of the blend; a rung that no column uses is
@@ -77,6 +82,7 @@ class Climb:
         n_rows = min(len(values), self.config.tree_rows)
         self.rows = np.sort(self.rng.choice(len(values), n_rows, replace=False))
         self.found: dict[str, list[Estimates]] = {}
+        self.groups: list[_Group] = []  # validation cells, with H's answers once it is trained
 
     @cached_property
     def units(self) -> Array:
@@ -101,8 +107,12 @@ class Climb:
         """Grow the first rung, and fit the factored density with a seed; without one this is a bootstrap copy."""
         limit = self.config.max_time
         if self.config.trees and self.config.observed_trees:
-            share = self.config.observed_time_share
-            self.ladder.fit_observed(self.units, self.seen, self.targets, share * limit if limit else None)
+            self.groups = self._ask_groups(_ask_nothing)
+            share, start = self.config.observed_time_share, time.perf_counter()
+            most = self.ladder.start_observed(self.units, self.seen, self.targets, share * limit if limit else None)
+            n_rounds = self._grow_rounds("observed", most)
+            n_cells = sum(int(cells.sum()) for cells in self.targets)
+            self.ladder.seconds_per_cell = (time.perf_counter() - start) / max(n_rounds * n_cells, 1)
         if seed is not None:
             latest = None if self.deadline is None else self.deadline - (1 - self.config.factored_time_share) * limit
             self.blend.fit_factored(self.values, seed, latest)
@@ -137,10 +147,11 @@ class Climb:
 
     def climb(self) -> None:
         """Grow trees on completed rows, once or twice."""
+        self.groups = self._ask_groups(ask_track)
         if not self.config.trees:
             return
         if "observed" in self.ladder.rungs:
-            self._choose_rounds("observed")
+            self.found["observed"] = self._estimates(self._validation_cells("observed"))
         ratio = self._network_error()
         useful = ratio <= self.config.max_network_error
         rounds = map_on_threads(partial(self._rounds, targets=useful), range(len(self.trainer.tracks)))
@@ -168,7 +179,7 @@ class Climb:
             [
                 self.ladder.estimates(
                     name, track, (self.units, one.shown), one.missing, None if before is None else before[track][k]
-                )[0]
+                )
                 for k, one in enumerate(of_track)
             ]
             for track, of_track in enumerate(rounds)
@@ -177,17 +188,14 @@ class Climb:
     def _grow(self, name: str, rounds: list[list[Round]], n_passes: int) -> bool:
         """Grow the first of some rungs on completed rows that are left; return False if there is no time for it."""
         fills = self.fills[COMPLETED_BY[name] or ""]
-        grown = self.ladder.fit_completed(name, rounds, self.units, fills, self._seconds_left(n_passes))
-        if grown:
-            self._choose_rounds(name)
-        return grown
+        most = self.ladder.start_completed(name, rounds, self.units, fills, self._seconds_left(n_passes))
+        return bool(most and self._grow_rounds(name, most))
 
     def _rounds(self, track: int, *, targets: bool) -> list[Round]:
         """Ask a track for the missing cells, and for its training cells while they are hidden if these are wanted."""
         patterns = self.trainer.patterns
         return hidden_rounds(
-            self.trainer.tracks[track],
-            self.units,
+            partial(ask_track, self.trainer.tracks[track], self.units),
             self.seen,
             self.targets[track],
             {k: int(self.grid.n_points[k]) for k in self.grid.n_categories},
@@ -203,13 +211,12 @@ class Climb:
         reserved = self.config.calibration_time_share * self.config.max_time
         return max(self.deadline - time.perf_counter() - reserved, 0.0) / n_passes
 
-    @cached_property
-    def groups(self) -> list[_Group]:
-        """Validation cells with H's answers, once H is trained."""
-        by_track = map_on_threads(self._groups_of, range(len(self.trainer.tracks)))
+    def _ask_groups(self, ask: Asking) -> list[_Group]:
+        """Return the validation cells of all tracks with H's answers."""
+        by_track = map_on_threads(partial(self._groups_of, ask), range(len(self.trainer.tracks)))
         return [group for of_track in by_track for group in of_track]
 
-    def _groups_of(self, track: int) -> list[_Group]:
+    def _groups_of(self, ask: Asking, track: int) -> list[_Group]:
         """Ask a track for its validation cells, group by group."""
         validation, network = self.trainer.validation, self.trainer.tracks[track]
         units = self.grid.units(self.values[validation.rows.cpu().numpy()]).astype(np.float32)
@@ -219,26 +226,50 @@ class Climb:
             hidden = cells.cpu().numpy()
             rows = np.flatnonzero(hidden.any(axis=1))
             own, shown = units[rows], (seen & ~hidden)[rows]
-            found.append(_Group(track, hidden, rows, hidden[rows], own, shown, ask_track(network, own, shown, ~shown)))
+            found.append(_Group(track, hidden, rows, hidden[rows], own, shown, ask(network, own, shown, ~shown)))
         return found
 
-    def _choose_rounds(self, name: str) -> None:
-        """Keep as many rounds of trees as have the lowest error on validation cells, and remember their estimates."""
-        most, source = self.ladder.n_rounds(name), COMPLETED_BY[name]
-        n_rounds = sorted({max(1, round(share * most)) for share in SHARES_KEPT})
+    def _grow_rounds(self, name: str, most: int) -> int:
+        """Grow a rung that has been started until validation cells show no more gain; return the rounds grown.
 
-        def of_group(k: int) -> list[Estimates]:
-            group = self.groups[k]
-            rows, fill = (group.units, group.shown), None
+        The number of rounds with the lowest error is kept.
+        """
+        cells = self._validation_cells(name)
+        best, kept, n_stale, n_rounds = np.inf, 1, 0, 0
+        for share in STAGES:
+            n_rounds = max(1, round(share * most))
+            self.ladder.grow_to(name, n_rounds)
+            found = self._estimates(cells)
+            error, n_stale = self._own_error(name, found), n_stale + 1
+            if error < best or share == STAGES[0]:
+                best, kept, n_stale, self.found[name] = error, n_rounds, 0, found
+            if n_stale == MAX_STALE:
+                break
+        self.ladder.finish(name, kept)
+        return n_rounds
+
+    def _validation_cells(self, name: str) -> list[list[ColumnCells]]:
+        """Return the cells of each group by column, to be scored by the trees of a rung."""
+        source = COMPLETED_BY[name]
+
+        def of_group(k: int) -> list[ColumnCells]:
+            group, fill = self.groups[k], None
             if source is not None:
                 fill = self.ladder.of_track(group.answers) if source == "network" else self.found[source][k]
-            return self.ladder.estimates(name, group.track, rows, group.answers, fill, n_rounds=n_rounds)
+            return list(self.ladder.cells(name, group.track, (group.units, group.shown), group.answers, fill))
 
-        by_rounds = list(zip(*map_on_threads(of_group, range(len(self.groups))), strict=True))
-        errors = [self._own_error(name, list(estimates)) for estimates in by_rounds]
-        best = int(np.argmin(errors))
-        self.ladder.truncate(name, n_rounds[best])
-        self.found[name] = list(by_rounds[best])
+        return map_on_threads(of_group, range(len(self.groups)))
+
+    def _estimates(self, cells: list[list[ColumnCells]]) -> list[Estimates]:
+        """Return the estimates of each group by the trees as they are now."""
+
+        def of_group(k: int) -> Estimates:
+            found = self.ladder.of_track(self.groups[k].answers)
+            for of_column in cells[k]:
+                of_column.write(found)
+            return found
+
+        return map_on_threads(of_group, range(len(self.groups)))
 
     def _cells_of(self, estimates: list[Estimates]) -> FloatArray:
         """Return the means (n_cells,) of the validation cells, track by track."""
@@ -354,3 +385,10 @@ class Climb:
             if not self.ladder.completes(name) and not any(self.blend.needs(name, k) for k in self.ladder.columns):
                 del self.ladder.rungs[name]
         return cells.calibration(blended, self.truth, self.grid.n_categories)
+
+
+def _ask_nothing(network: MaskedNetwork, units: Array, shown: BoolArray, wanted: BoolArray) -> TrackAnswers:
+    """Return zeros in place of the answers of H, for trees that are grown before H is trained."""
+    n_cells = int(wanted.sum())
+    probabilities = np.zeros((n_cells, network.n_points), dtype=np.float32)
+    return TrackAnswers(wanted, probabilities, *np.zeros((2, n_cells), dtype=np.float32))

@@ -15,20 +15,22 @@ class _Size(NamedTuple):
     rows: float
     columns: float
     width: int
-    n_members: int
     steps_per_root: float
+    learning_rate: float = 2e-3
 
 
-#: The first line that fits a table is used. Members err differently, which helps most on small or noisy tables.
+#: The first line that fits a table is used. Narrow networks take larger learning rates.
 _SIZES = (
-    _Size(2_000, math.inf, 64, 4, 20.0),
-    _Size(10_000, 32, 128, 4, 60.0),
-    _Size(10_000, math.inf, 128, 2, 60.0),
-    _Size(math.inf, 12, 256, 2, 30.0),
-    _Size(math.inf, 20, 256, 2, 40.0),
-    _Size(math.inf, 32, 192, 2, 40.0),
-    _Size(math.inf, math.inf, 256, 2, 10.0),
+    _Size(2_000, math.inf, 64, 40.0, 4e-3),
+    _Size(10_000, math.inf, 128, 60.0, 4e-3),
+    _Size(math.inf, 12, 256, 30.0),
+    _Size(math.inf, 20, 256, 40.0),
+    _Size(math.inf, 32, 192, 40.0),
+    _Size(math.inf, math.inf, 256, 10.0),
 )
+
+#: Networks unless a time limit is too short to train them: one for each track.
+_N_MEMBERS = 2
 
 #: Multiply-adds per second of one core, from which the time of a training is estimated.
 _NOMINAL_SPEED = 5e10
@@ -52,8 +54,8 @@ class MaskedConfig:
 
     #: Width of H's residual blocks; 0 chooses it by the size of the table, half of it if `max_time` is very short.
     width: int = 0
-    #: Networks trained side by side, whose predictions are averaged; 0 chooses more for smaller tables, and half as
-    #: many if `max_time` is too short to train them.
+    #: Networks trained side by side, whose predictions are averaged; 0 chooses two, or one if `max_time` is too short
+    #: to train them.
     n_members: int = 0
     #: Residual blocks of H.
     n_blocks: int = 2
@@ -69,8 +71,8 @@ class MaskedConfig:
     max_time: float = 0.0
     #: Rows per step.
     batch_size: int = 256
-    #: Largest learning rate of AdamW.
-    learning_rate: float = 2e-3
+    #: Largest learning rate of AdamW; 0 chooses it by the size of the table.
+    learning_rate: float = 0.0
     #: Decoupled weight decay of AdamW.
     weight_decay: float = 0.1
     #: Fraction of the training in which the learning rate rises.
@@ -136,7 +138,7 @@ class MaskedConfig:
     #: Maximum number of rows that donors come from; more are a random sample.
     donor_table_rows: int = 20_000
     #: Minimum number of donors in a leaf.
-    donor_leaf: int = 5
+    donor_leaf: int = 3
     #: Fraction of the inputs that are candidates for a split of a donor tree.
     donor_inputs: float = 0.7
     #: Times that a draw redraws every missing cell from donors.
@@ -176,14 +178,14 @@ class MaskedConfig:
     def for_table(self, n_rows: int, n_columns: int) -> MaskedConfig:
         """Return the configuration with every size that is 0 chosen for a table."""
         size = next(size for size in _SIZES if n_rows <= size.rows and n_columns <= size.columns)
-        n_members = self.n_members or size.n_members
         places = _MAX_PLACES // max(n_columns, 1)
         batch_size = max(1, min(self.batch_size, n_rows // 4))
         n_steps = (self.steps_per_root or size.steps_per_root) * math.sqrt(n_rows)
         config = replace(
             self,
             width=self.width or size.width,
-            n_members=n_members,
+            n_members=self.n_members or _N_MEMBERS,
+            learning_rate=self.learning_rate or size.learning_rate,
             n_knots=min(self.n_knots, max(places // 2, _MIN_KNOTS)),
             n_points=min(self.n_points, max(places, _MIN_POINTS)),
             batch_size=batch_size,
@@ -193,8 +195,7 @@ class MaskedConfig:
         if not self.width and time_share < _SHORT_LIMIT:
             config = replace(config, width=config.width // 2)
         if not self.n_members and time_share < 1:
-            n_epochs = self.max_epochs or 2 * config.max_epochs
-            return replace(config, n_members=max(1, n_members // 2), max_epochs=n_epochs)
+            config = replace(config, n_members=1, max_epochs=self.max_epochs or 2 * config.max_epochs)
         return config
 
     def _nominal_seconds(self, n_rows: int, n_columns: int) -> float:

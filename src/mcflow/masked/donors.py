@@ -6,6 +6,7 @@ __all__ = ["DonorTrees", "Donors", "fit_donors"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from mcflow.errors import ModelFileError
 from mcflow.fitting.distributed import map_on_threads
 from mcflow.masked.config import MaskedConfig
 from mcflow.masked.ladder import Inputs, TrackAnswers, hidden_rounds
-from mcflow.masked.network import MaskedNetwork
 from mcflow.typing import Array, BoolArray, FloatArray
 
 DONOR_STREAM = 0x646F6E6F  # separates the random numbers of the donors from others of the same seed
@@ -148,9 +148,9 @@ class Donors:
 
 
 def fit_donors(
-    network: MaskedNetwork,
     inputs: Inputs,
     values: FloatArray,
+    ask: Callable[[FloatArray, BoolArray, BoolArray], TrackAnswers],
     complete: Callable[[FloatArray], FloatArray],
     config: MaskedConfig,
     *,
@@ -159,18 +159,19 @@ def fit_donors(
 ) -> Donors:
     """Grow donor trees for all columns on rows that are completed by random draws.
 
-    The inputs of a tree are the other cells of the row and H's estimate of the cell, made with the cell hidden.
+    The inputs of a tree are the other cells of the row, and estimates of the cell by H and a Gaussian, made with the
+    cell hidden.
 
-    Shapes: `values` (n_rows, n_columns), `patterns` (n_patterns, n_columns). `complete` returns rows of codes with the
-    missing cells drawn.
+    Shapes: `values` (n_rows, n_columns), `patterns` (n_patterns, n_columns). `ask` returns estimates of cells, given
+    rows and the masks of the cells that are shown and wanted, `complete` rows of codes with the missing cells drawn.
     """
     rng = np.random.default_rng([seed, DONOR_STREAM])
     grid = inputs.grid
     if len(values) > config.donor_table_rows:
         values = values[np.sort(rng.choice(len(values), config.donor_table_rows, replace=False))]
-    units, seen = grid.units(values).astype(np.float32), ~np.isnan(values)
+    seen = ~np.isnan(values)
     rounds = hidden_rounds(
-        *(network, units, seen, seen, {k: int(grid.n_points[k]) for k in grid.n_categories}),
+        *(partial(ask, values), seen, seen, {k: int(grid.n_points[k]) for k in grid.n_categories}),
         n_rounds=config.hidden_rounds if patterns is None else config.pattern_rounds,
         patterns=patterns,
         rng=rng,

@@ -95,7 +95,7 @@ class CellDraws:
         rows, columns = missing.nonzero()
         normals = ndtri(cell_uniforms(hashes[rows], columns, numbers))
         tables = self.independent(values, self.predictor.predict(values), normals)
-        answers = self.predictor.ask_all(values)
+        answers = self.predictor.ask_all(values, ~missing, missing)
         factored, n_columns = self.blend.factored, values.shape[1]
         for table, number in zip(tables, numbers, strict=True):
             left = missing

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 __all__ = [
     "COMPLETED_BY",
-    "SHARES_KEPT",
     "TREE_STREAM",
     "Asked",
+    "ColumnCells",
     "Estimates",
     "Inputs",
     "Ladder",
@@ -17,13 +17,21 @@ __all__ = [
 ]
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from mcflow.fitting.boosted_trees import BoostedTrees, TreeSettings, from_tensors, grow, load_lightgbm, to_tensors
+from mcflow.fitting.boosted_trees import (
+    BoostedTrees,
+    TreeSettings,
+    from_tensors,
+    load_lightgbm,
+    start_boosting,
+    to_tensors,
+)
 from mcflow.fitting.distributed import map_on_threads, n_threads
 from mcflow.masked.config import MaskedConfig
 from mcflow.masked.encoding import TableGrid
@@ -40,16 +48,15 @@ OUTPUTS_AT_ONCE = 500_000  # outputs of H's last layer computed together: few en
 LEAVES_EXPONENT = 0.6  # the time of a tree grows with this power of its number of leaves
 MIN_TARGETS = 30  # training cells of a column below which it has no trees
 MAX_CATEGORIES = 48  # categories of a column above which it has no trees
-MIN_TREES = 10  # trees per column below which a pass is not worth its time
+MIN_ROUNDS = 10  # rounds of trees below which a pass is not worth its time
 TREE_STREAM = 0x74726565  # separates the random numbers of the trees from others of the same seed
-SHARES_KEPT = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)  # fractions of the rounds that are compared on validation cells
 
 
 class Asked(NamedTuple):
     """What H predicts for some cells of one column."""
 
     estimates: Array  # (n_cells, 1) in units, or (n_cells, n_points) the probabilities of a category
-    direct: Array  # (n_cells,) in units
+    direct: Array  # (n_cells,) in units; for donors, the Gaussian's estimates if there is a Gaussian
 
 
 class TrackAnswers(NamedTuple):
@@ -183,6 +190,25 @@ class Round:
         return here, Asked(estimates, self._direct[here, column])
 
 
+class ColumnCells:
+    """Cells of one column, with inputs (n_rows, n_inputs), that are scored by trees to which rounds may be added."""
+
+    def __init__(self, column: int, here: BoolArray, trees: BoostedTrees, inputs: Array, scores: Array) -> None:
+        self.column, self.here, self.trees, self.inputs = column, here, trees, inputs  # `here` is of the wanted cells
+        self._scores, self._done = scores, 0  # after so many rounds
+
+    def write(self, estimates: Estimates) -> None:
+        """Replace the estimates of these cells by those of all rounds that the trees have by now."""
+        n_rounds = self.trees.n_rounds
+        if n_rounds > self._done:
+            self._scores = self._scores + self.trees.score(self.inputs, range(self._done, n_rounds))
+            self._done = n_rounds
+        if self.column in estimates.probabilities:
+            estimates.probabilities[self.column] = _softmax(self._scores)
+        else:
+            estimates.means[self.here] = self._scores[:, 0]
+
+
 class Ladder:
     """Trees of all columns on the rungs of `COMPLETED_BY`.
 
@@ -195,7 +221,7 @@ class Ladder:
         self.grid, self.config, self.seed = grid, config, seed
         self.inputs = Inputs(grid)
         self.rungs: dict[str, list[list[BoostedTrees | None]]] = {}
-        self._seconds_per_cell = 0.0  # of one tree with `observed_leaves`, by the speed of the first rung
+        self.seconds_per_cell = 0.0  # of one tree with `observed_leaves`, by the speed of the first rung
 
     @property
     def columns(self) -> range:
@@ -211,15 +237,29 @@ class Ladder:
         before: Estimates | None,
         *,
         needs: Callable[[int], bool] | None = None,
-        n_rounds: Sequence[int] = (0,),
-    ) -> list[Estimates]:
-        """Return a rung's estimates of the cells that H was asked for by the first rounds, for increasing `n_rounds`.
+    ) -> Estimates:
+        """Return a rung's estimates of the cells that H was asked for.
 
         `before` completes the rows, which are units and the mask of the cells that are shown, each (n_rows, n_columns).
-        Columns for which `needs` is false, and those without trees, take H's estimates. 0 stands for all rounds.
+        Columns for which `needs` is false, and those without trees, take H's estimates.
         """
+        found = self.of_track(answers)
+        for cells in self.cells(name, track, rows, answers, before, needs=needs):
+            cells.write(found)
+        return found
+
+    def cells(
+        self,
+        name: str,
+        track: int,
+        rows: tuple[Array, BoolArray],
+        answers: TrackAnswers,
+        before: Estimates | None,
+        *,
+        needs: Callable[[int], bool] | None = None,
+    ) -> Iterator[ColumnCells]:
+        """Yield the cells that `estimates` predicts, column by column, with the inputs of the rung's trees."""
         completed = self.inputs.encode(*rows, before)
-        found = [self.of_track(answers) for _ in n_rounds]
         at_rows, columns = answers.wanted.nonzero()
         for k in self.columns:
             here, trees = columns == k, self.rungs[name][track][k]
@@ -231,16 +271,7 @@ class Ladder:
                 asked = answers.at(here, category=k in self.grid.n_categories)
                 inputs, scores = self.inputs.of_cells(k, inputs, asked), self.inputs.start(k, asked)
                 scores = scores.reshape(len(inputs), -1)
-            done = 0
-            for estimates, last in zip(found, n_rounds, strict=True):
-                end = min(last, trees.n_rounds) if last else trees.n_rounds
-                if end > done:
-                    scores, done = scores + trees.score(inputs, range(done, end)), end
-                if k in self.grid.n_categories:
-                    estimates.probabilities[k] = _softmax(scores)
-                else:
-                    estimates.means[here] = scores[:, 0]
-        return found
+            yield ColumnCells(k, here, trees, inputs, scores)
 
     def completes(self, name: str) -> bool:
         """Return whether the estimates of a rung complete the rows of another one."""
@@ -259,51 +290,52 @@ class Ladder:
         }
         return Estimates(answers.wanted, answers.means.copy(), probabilities)
 
-    def fit_observed(self, units: Array, seen: BoolArray, targets: Sequence[BoolArray], seconds: float | None) -> None:
-        """Grow the first rung: trees whose inputs are the observed cells, NaN where missing.
+    def start_observed(self, units: Array, seen: BoolArray, targets: Sequence[BoolArray], seconds: float | None) -> int:
+        """Start the first rung: trees whose inputs are the observed cells, NaN where missing; return the most rounds.
 
         Their number under a time limit follows from the time of a few trees of the column with most cells. Shapes:
         `units`, `seen` (n_rows, n_columns), `targets` (n_rows, n_columns) by track.
         """
-        rows = self.inputs.encode(units, seen, None)
-        config = self.config
+        rows, settings = self.inputs.encode(units, seen, None), self._settings("observed")
 
-        def column_trees(track: int, k: int, n_trees: int) -> BoostedTrees | None:
+        def column_trees(track: int, k: int) -> BoostedTrees | None:
             here = targets[track][:, k]
             inputs = rows[here]
             inputs[:, self.inputs.own(k)] = np.nan
-            settings = TreeSettings(n_trees, config.observed_leaves, config.tree_rate, config.max_bins)
-            return self._grow((0, track, k), inputs, units[here, k], None, settings)
+            return self._start((0, track, k), inputs, units[here, k], None, settings)
 
-        n_trees = self._most_trees
+        n_rounds = self._most_rounds
         n_cells = [int(cells[:, k].sum()) for cells in targets for k in self.columns]
         if seconds is not None and any(n_cells):
             largest = int(np.argmax(n_cells))
             load_lightgbm()  # its import is not part of the time of a tree
             start = time.perf_counter()
-            column_trees(*divmod(largest, len(self.columns)), MIN_TREES)
-            per_cell = (time.perf_counter() - start) / (MIN_TREES * n_cells[largest])
-            n_trees = int(np.clip(seconds * n_threads() / (per_cell * sum(n_cells)), MIN_TREES, n_trees))
-        start = time.perf_counter()
-        self._grow_all("observed", len(targets), lambda track, k: column_trees(track, k, n_trees))
-        self._seconds_per_cell = (time.perf_counter() - start) / max(n_trees * sum(n_cells), 1)
+            trees = column_trees(*divmod(largest, len(self.columns)))
+            if trees is not None:
+                trees.grow_to(MIN_ROUNDS)
+            per_cell = (time.perf_counter() - start) / (MIN_ROUNDS * n_cells[largest])
+            n_rounds = int(np.clip(seconds * n_threads() / (per_cell * sum(n_cells)), MIN_ROUNDS, n_rounds))
+        self._start_all("observed", len(targets), column_trees)
+        return n_rounds
 
-    def fit_completed(
+    def start_completed(
         self,
         name: str,
         rounds: Sequence[Sequence[Round]],
         units: Array,
         fills: Sequence[Sequence[Estimates]],
         seconds: float | None,
-    ) -> bool:
-        """Grow trees on completed rows; return False if there is no time for them.
+    ) -> int:
+        """Start trees on completed rows; return the most rounds, 0 if there is no time for them.
 
         `rounds` and `fills`, which complete their rows, are lists by track; `units` (n_rows, n_columns).
         """
-        n_cells = sum(int(one.targets.sum()) for of_track in rounds for one in of_track)
-        settings = self._settings(name, n_cells, seconds)
-        if settings is None:
-            return False
+        n_cells, n_rounds = sum(int(one.targets.sum()) for of_track in rounds for one in of_track), self._most_rounds
+        if seconds is not None and self.seconds_per_cell:
+            n_rounds = int(min(n_rounds, n_rounds * seconds / self.seconds(name, max(n_cells, 1))))
+        if n_rounds < MIN_ROUNDS:
+            return 0
+        settings = self._settings(name)
         rows = [
             [self.inputs.encode(units, one.shown, fill) for one, fill in zip(*of_track, strict=True)]
             for of_track in zip(rounds, fills, strict=True)
@@ -311,10 +343,10 @@ class Ladder:
 
         def column_trees(track: int, k: int) -> BoostedTrees | None:
             cells, targets, start = self._training_cells(name, k, rounds[track], rows[track], units)
-            return self._grow((len(name), track, k), cells, targets, start, settings)
+            return self._start((len(name), track, k), cells, targets, start, settings)
 
-        self._grow_all(name, len(rounds), column_trees)
-        return True
+        self._start_all(name, len(rounds), column_trees)
+        return n_rounds
 
     def _training_cells(
         self, name: str, column: int, rounds: Sequence[Round], rows: Sequence[Array], units: Array
@@ -332,41 +364,45 @@ class Ladder:
                 inputs[-1][:, self.inputs.own(column)] = np.nan
         return np.concatenate(inputs), np.concatenate(targets), np.concatenate(starts) if starts else None
 
-    def _grow_all(self, name: str, n_tracks: int, grow_one: Callable[[int, int], BoostedTrees | None]) -> None:
-        """Grow the trees of all tracks and columns of a rung, each on one thread."""
+    def _start_all(self, name: str, n_tracks: int, start_one: Callable[[int, int], BoostedTrees | None]) -> None:
+        """Start the trees of all tracks and columns of a rung, each on one thread."""
         jobs = [(track, k) for track in range(n_tracks) for k in self.columns]
-        trees = map_on_threads(lambda job: grow_one(*job), jobs)
+        trees = map_on_threads(lambda job: start_one(*job), jobs)
         n_columns = len(self.columns)
         self.rungs[name] = [trees[track * n_columns : (track + 1) * n_columns] for track in range(n_tracks)]
 
-    def _settings(self, name: str, n_cells: int, seconds: float | None) -> TreeSettings | None:
-        """Return the size of trees on completed rows that fits into some seconds, None if no useful one does."""
-        n_trees, n_leaves = self._most_trees, self._leaves(name)
-        if seconds is not None and self._seconds_per_cell:
-            n_trees = int(min(n_trees, n_trees * seconds / self.seconds(name, max(n_cells, 1))))
-        if n_trees < MIN_TREES:
-            return None
-        return TreeSettings(n_trees, n_leaves, self.config.tree_rate, self.config.max_bins)
+    def grow_to(self, name: str, n_rounds: int) -> None:
+        """Grow all trees of a rung, each on one thread; columns with categories have a limit of their own."""
+        jobs = [(k, trees) for of_track in self.rungs[name] for k, trees in enumerate(of_track) if trees is not None]
 
-    def _leaves(self, name: str) -> int:
-        """Return the maximum number of leaves of the trees of a rung."""
-        return self.config.n_leaves if self.asks_network(name) else self.config.observed_leaves
+        def grow_one(job: tuple[int, BoostedTrees]) -> None:
+            n_categories = job[1].n_scores if job[0] in self.grid.n_categories else 1
+            limit = max(2, self.config.category_trees // n_categories) if n_categories > 1 else n_rounds
+            job[1].grow_to(min(n_rounds, limit))
+
+        map_on_threads(grow_one, jobs)
+
+    def finish(self, name: str, n_rounds: int) -> None:
+        """Keep the first rounds of all trees of a rung, and release their training rows."""
+        map_on_threads(lambda trees: trees.finish(n_rounds), [t for track in self.rungs[name] for t in track if t])
+
+    def _settings(self, name: str) -> TreeSettings:
+        """Return the sizes of the trees of a rung."""
+        config = self.config
+        n_leaves = config.n_leaves if self.asks_network(name) else config.observed_leaves
+        return TreeSettings(n_leaves, config.tree_rate, config.max_bins)
 
     @property
-    def _most_trees(self) -> int:
-        """Number of trees of a column without a time limit."""
-        return min(self.config.n_trees, max(MIN_TREES, self.config.max_trees // max(len(self.columns), 1)))
+    def _most_rounds(self) -> int:
+        """Maximum number of rounds without a time limit."""
+        return min(self.config.n_trees, max(MIN_ROUNDS, self.config.max_trees // max(len(self.columns), 1)))
 
     def seconds(self, name: str, n_cells: int) -> float:
         """Return the expected time of all trees of a rung on training cells, by the speed of the first rung."""
-        larger: float = (self._leaves(name) / self.config.observed_leaves) ** LEAVES_EXPONENT
-        return larger * self._seconds_per_cell * n_cells * self._most_trees
+        larger: float = (self._settings(name).n_leaves / self.config.observed_leaves) ** LEAVES_EXPONENT
+        return larger * self.seconds_per_cell * n_cells * self._most_rounds
 
-    def n_rounds(self, name: str) -> int:
-        """Return the number of rounds of a rung."""
-        return max((trees.n_rounds for tracks in self.rungs[name] for trees in tracks if trees is not None), default=1)
-
-    def _grow(
+    def _start(
         self,
         place: tuple[int, int, int],
         inputs: Array,
@@ -374,7 +410,7 @@ class Ladder:
         start: Array | None,
         settings: TreeSettings,
     ) -> BoostedTrees | None:
-        """Grow the trees of one column, none if it has few training cells or many categories.
+        """Start the trees of one column, none if it has few training cells or many categories.
 
         `place` are the numbers of rung, track and column, which decide the random numbers.
         """
@@ -383,20 +419,12 @@ class Ladder:
         if len(targets) < MIN_TARGETS or n_categories > MAX_CATEGORIES:
             return None
         if n_categories:
-            n_rounds = max(2, min(settings.n_trees, self.config.category_trees // n_categories))
-            settings = TreeSettings(n_rounds, self.config.category_leaves, settings.learning_rate, settings.max_bins)
+            settings = replace(settings, n_leaves=self.config.category_leaves)
         else:
             targets = np.clip(targets, -MAX_TARGET_UNITS, MAX_TARGET_UNITS)
             targets, start = (targets, None) if start is None else (targets - start, np.zeros(len(targets)))
         seed = int(np.random.default_rng([self.seed, TREE_STREAM, *place]).integers(2**31))
-        return grow(inputs, targets, settings, seed=seed, n_categories=n_categories, start=start)
-
-    def truncate(self, name: str, n_rounds: int) -> None:
-        """Keep the first rounds of all trees of a rung."""
-        for of_track in self.rungs[name]:
-            for trees in of_track:
-                if trees is not None:
-                    trees.truncate(min(n_rounds, trees.n_rounds))
+        return start_boosting(inputs, targets, settings, seed=seed, n_categories=n_categories, start=start)
 
     def tensors(self) -> dict[str, Array]:
         """Return arrays by name, for a model file."""
@@ -421,8 +449,7 @@ class Ladder:
 
 
 def hidden_rounds(
-    network: MaskedNetwork,
-    units: Array,
+    ask: Callable[[BoolArray, BoolArray], TrackAnswers],
     seen: BoolArray,
     targets: BoolArray,
     categories: dict[int, int],
@@ -431,27 +458,27 @@ def hidden_rounds(
     patterns: BoolArray | None,
     rng: np.random.Generator,
 ) -> list[Round]:
-    """Ask a track of H for its training cells while they are hidden.
+    """Ask for training cells while they are hidden; `ask` is given the cells that are shown and those that are wanted.
 
     Cells that are missing together are hidden by the patterns of other rows, and rows are completed without them.
     Otherwise each cell is hidden once, with few others of its row, and rows are completed from all observed cells:
     what H fills in then depends on the target too, yet trees on such rows predict new rows better. With no rounds, H is
     asked for the missing cells only.
 
-    Shapes: `units`, `seen`, `targets` (n_rows, n_columns), `patterns` (n_patterns, n_columns).
+    Shapes: `seen`, `targets` (n_rows, n_columns), `patterns` (n_patterns, n_columns).
     """
     if patterns is None:
-        one, group = Round(seen, targets, categories), rng.integers(max(n_rounds, 1), size=units.shape)
+        one, group = Round(seen, targets, categories), rng.integers(max(n_rounds, 1), size=seen.shape)
         for k in range(n_rounds):
             hidden = targets & (group == k)
-            one.add(ask_track(network, units, seen & ~hidden, hidden))
-        one.missing = ask_track(network, units, seen, ~seen)
+            one.add(ask(seen & ~hidden, hidden))
+        one.missing = ask(seen, ~seen)
         return [one]
     found = []
     for _ in range(n_rounds):
-        hidden = targets & patterns[rng.integers(len(patterns), size=len(units))]
+        hidden = targets & patterns[rng.integers(len(patterns), size=len(seen))]
         one = Round(seen & ~hidden, hidden, categories)
-        one.missing = ask_track(network, units, one.shown, ~one.shown)
+        one.missing = ask(one.shown, ~one.shown)
         one.add(one.missing)
         found.append(one)
     return found

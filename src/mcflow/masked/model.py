@@ -318,7 +318,7 @@ class MaskedModel:
             patterns = patterns_of(torch.from_numpy(~np.isnan(self._rows)))
             with kernels_on_one_thread():
                 self._donors = fit_donors(
-                    *(self.network, self.ladder.inputs, self._rows, self._completed, self.config),
+                    *(self.ladder.inputs, self._rows, self.predictor.ask_all, self._completed, self.config),
                     patterns=None if patterns is None else patterns.numpy(),
                     seed=self.seed,
                 )

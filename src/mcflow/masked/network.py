@@ -188,10 +188,6 @@ class MaskedNetwork(nn.Module):
     def _norm(self, state: Tensor) -> Tensor:
         return functional.layer_norm(state, (self.width,))
 
-    def means(self, logits: Tensor) -> Tensor:
-        """Return the mean over the points of each cell, in units."""
-        return (logits.softmax(-1) * self.points).sum(-1)
-
     def targets(self, units: Tensor) -> tuple[Tensor, Tensor]:
         """Return the index (n_rows, n_columns) of the point at or below each cell, and the weight of the one above."""
         columns = units.mT.contiguous()
@@ -411,8 +407,8 @@ class MaskedTrainer(ValidatedTrainer):
             for some, own in zip(rows.split(ROWS_AT_ONCE), cells.split(ROWS_AT_ONCE), strict=True):
                 units, shown = self.units[some], self.seen[some] & ~own
                 answer = network(units[None], shown.to(units.dtype)[None])
-                estimates = network.means(answer.logits).mean(0), answer.direct.mean(0), units
-                found.append(torch.stack([part[own] for part in estimates]))
+                means = (answer.logits[:, own].softmax(-1) * network.points[own.nonzero()[:, 1]]).sum(-1)
+                found.append(torch.stack([means.mean(0), answer.direct[:, own].mean(0), units[own]]))
         histogram, direct, truth = torch.cat(found, 1)
         return histogram, direct, truth
 

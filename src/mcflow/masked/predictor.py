@@ -133,10 +133,15 @@ class Predictor:
             parts += [incomplete[first : first + size] for first in range(0, len(incomplete), size)]
         return parts
 
-    def ask_all(self, values: FloatArray) -> TrackAnswers:
-        """Return what all members of H together predict for the missing cells."""
-        units, shown = self.grid.units(values).astype(np.float32), ~np.isnan(values)
-        return ask_track(self.network, units, shown, ~shown)
+    def ask_all(self, values: FloatArray, shown: BoolArray, wanted: BoolArray) -> TrackAnswers:
+        """Return what all members of H together predict for some cells, given others.
+
+        The Gaussian's estimates take the place of the direct ones, if there is a Gaussian. Shapes: `values`, `shown`,
+        `wanted` (n_rows, n_columns).
+        """
+        answers = ask_track(self.network, self.grid.units(values).astype(np.float32), shown, wanted)
+        found = self.blend.gaussian_estimates(np.where(shown, values, np.nan), wanted)
+        return answers._replace(direct=found["gaussian"].astype(np.float32)) if found else answers
 
     def answers(self, values: FloatArray) -> tuple[list[TrackAnswers], dict[str, Estimates]]:
         """Return what each track of H predicts for the missing cells, and the estimates of the rungs in use."""
@@ -147,7 +152,7 @@ class Predictor:
             needs = None if self.ladder.completes(name) else partial(self.blend.needs, name)
             before = fills.get(COMPLETED_BY[name] or "", [None] * len(by_track))
             fills[name] = [
-                self.ladder.estimates(name, track, (units, shown), answers, fill, needs=needs)[0]
+                self.ladder.estimates(name, track, (units, shown), answers, fill, needs=needs)
                 for track, (answers, fill) in enumerate(zip(by_track, before, strict=True))
             ]
         return by_track, {name: Estimates.average(fills[name]) for name in self.ladder.rungs}

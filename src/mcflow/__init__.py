@@ -1,4 +1,4 @@
-"""mcflow: missing-data imputation with Monte Carlo flow models."""
+"""mcflow: missing-data imputation with neural networks, boosted trees and Monte Carlo flow models."""
 
 from __future__ import annotations
 

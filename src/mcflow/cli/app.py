@@ -31,7 +31,7 @@ EXIT_CODES: dict[type[BaseException], int] = {
 
 app = App(
     name="mcflow",
-    help="Fill missing values in tables and images with Monte Carlo flow models.",
+    help="Fill missing values in tables and images with neural networks and boosted trees.",
     version=mcflow.__version__,
     help_epilogue="Exit codes: 0 success, 2 wrong usage, 3 unusable input, 4 output cannot be written, "
     "5 training failed, 130 interrupted.",

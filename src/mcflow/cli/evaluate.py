@@ -29,7 +29,7 @@ class EvaluateOptions:
     Parameters
     ----------
     score
-        What is compared: error (fills of masked cells) or energy (draws, by the energy-I-Score of the whole table).
+        Score of the methods: error (of fills of masked cells) or energy (energy-I-Score of draws of the whole table).
     methods
         Methods to compare with, separated by commas: "mean,em,missforest(n_trees=100)". By default the mean, chained
         ridge regressions (mice) and small random forests (missforest).
@@ -48,7 +48,7 @@ class EvaluateOptions:
     level
         Level of the intervals whose coverage is measured.
     draws
-        Draws of every cell; with --score energy.
+        Number of draws of each cell with --score energy.
     max_columns
         Maximum number of columns to score with --score energy, each with its own fits; 0 for all.
     seed

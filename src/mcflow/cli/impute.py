@@ -78,8 +78,8 @@ def impute(
         or Parquet files, or a quoted pattern such as "data/*.parquet".
     output
         File for the filled table; its extension determines the format; - for standard output. By default
-        data.filled.csv beside data.csv. Or a folder for tables larger than memory, which are filled batch by batch and
-        keep the file names of the source.
+        data.filled.csv in the folder of data.csv. Or a folder for tables larger than memory, which are filled batch by
+        batch and keep the file names of the source.
     model
         Use this fitted model instead of fitting one.
     save

@@ -27,12 +27,12 @@ def inspect(
     reading: ReadOptions | None = None,
     columns: ColumnOptions | None = None,
 ) -> None:
-    """Show the kind, the role and the missing cells of every column, and why it has that kind. Nothing is fitted.
+    """Show the kind, the role and the missing cells of every column, with the reason for the kind. Nothing is fitted.
 
     Parameters
     ----------
     source
-        File to inspect: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input.
+        File to inspect: .csv, .tsv, .parquet or .xlsx, CSV also as .gz or .zst; - for standard input.
     """
     print_columns((reading or ReadOptions()).read(source), columns or ColumnOptions())
 
@@ -50,7 +50,7 @@ def schema(
     Parameters
     ----------
     source
-        File to describe: .csv, .tsv or .parquet, CSV also as .gz or .zst; - for standard input.
+        File to describe: .csv, .tsv, .parquet or .xlsx, CSV also as .gz or .zst; - for standard input.
     output
         TOML file for the schema, for example schema.toml; - for standard output.
     """

@@ -58,7 +58,7 @@ class FitOptions:
     seed
         Random seed; the same seed gives the same file.
     scaling
-        Scaling of numeric columns: range or auto. By default as in the preset.
+        With --preset paper, scaling of numeric columns: range, or auto to map columns with long tails by rank.
     max_epochs
         Maximum number of epochs. By default as in the preset.
     max_time
@@ -68,9 +68,10 @@ class FitOptions:
     learning_rate
         Learning rate of Adam.
     likelihood_weight
-        Weight of the log-density in the loss of the latent network (lambda in the paper).
+        With --preset paper, weight of the log-density in the loss of the latent network (lambda in the paper).
     tolerance
-        Early stopping: stop when both losses change by less than this fraction of their range; 0 disables it.
+        With --preset paper, early stopping: stop when both losses change by less than this fraction of their range; 0
+        disables it.
     n_couplings
         Number of affine couplings in the flow.
     n_models
@@ -185,8 +186,8 @@ class ReadOptions:
     Parameters
     ----------
     na
-        Values that stand for missing cells: -999 in all columns, NAME=-999,99 in one; auto for all that look like it.
-        Can be given several times.
+        Values that stand for missing cells: -999 in all columns, NAME=-999,99 in one column, or auto for all suspected
+        codes. Can be given several times.
     skip_rows
         Number of lines above the header of a CSV or Excel file. They are kept in the output.
     """

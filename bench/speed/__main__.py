@@ -18,8 +18,6 @@ HERE = Path(__file__).parent
 SCRIPTS = (
     "start",
     "epoch",
-    "letter",
-    "adult",
     "matmul",
     "growth",
     "million",

@@ -27,22 +27,6 @@ def start(result: Result) -> str:
     return to_markdown([Grid(("started", "time"), rows), Paragraph(words)])
 
 
-def letter(result: Result) -> str:
-    lines = [f"{result['data']}; RMSE in units of the range ({_under(result)}):", ""]
-    lines += ["| method | RMSE | fit | transform |", "|---|---|---|---|"]
-    for name, found in result["methods"].items():
-        lines.append(f"| {name} | {found['rmse']:.4f} | {found['fit_s']:.1f} s | {found['transform_s']:.2f} s |")
-    return "\n".join(lines)
-
-
-def adult(result: Result) -> str:
-    lines = [f"{result['data']}; fraction of wrong categories ({_under(result)}):", ""]
-    lines += ["| column | mcflow, preset paper | most frequent category |", "|---|---|---|"]
-    for name, found in result["columns"].items():
-        lines.append(f"| {name} | {found['error']:.4f} | {found['commonest_level_error']:.4f} |")
-    return "\n".join([*lines, "", f"Mean of the ratios: {result['mean_ratio']:.3f}."])
-
-
 def growth(result: Result) -> str:
     header = ("rows", "columns", "networks", "one epoch", "filled rows per second")
     rows = tuple(
@@ -129,8 +113,8 @@ def matmul(result: Result) -> str:
             Paragraph("Where the time goes, by kind of operation:"),
             Grid(("", "training", "transform"), where),
             Paragraph(
-                f"`transform` fills {result['transform_rows_per_s']:,} rows per second. Loops of boosted trees on the "
-                f"same rows, than which it should be at least {result['asked_ratio']:g} times faster:"
+                f"`transform` fills {result['transform_rows_per_s']:,} rows per second. It should be at least "
+                f"{result['asked_ratio']:g} times as fast as loops of boosted trees on the same rows:"
             ),
             Grid(("loop", "filled rows per second", "`transform` is faster by"), loops),
         ]
@@ -294,8 +278,8 @@ def load(result: Result) -> str:
     words = (
         f"{result['clients']} clients sent files of mixed sizes for {result['minutes']:g} minutes to a server with a "
         f"queue of 20, a tenth of them hostile or slow. {result['accepted']:,} jobs were accepted, and all of them "
-        f"ended in a correct file; {result.get('refused', 0):,} requests were refused with a status, words and a time "
-        f"to try again; {result['hostile']:,} requests were hostile or slow. The server held "
+        f"ended in a correct file; {result.get('refused', 0):,} requests were refused with a status, a message and the "
+        f"time after which to try again; {result['hostile']:,} requests were hostile or slow. The server held "
         f"{result['second_quarter_mib']:.0f} MiB on average in the second quarter of the time and "
         f"{result['last_quarter_mib']:.0f} MiB in the last. ({_under(result)})"
     )
@@ -310,9 +294,10 @@ def serve(result: Result) -> str:
         f"{result['sent_s']:.0f} s to send and {result['done_s']:.0f} s until the filled file, the report and all "
         f"intervals were there, with a fit of {result['max_time_s']:.0f} s. The server held at most "
         f"**{1024 * result['server_gib']:.0f} MiB**; together with the process of its job "
-        f"{result['with_jobs_gib']:.2f} GiB. The limit of {limit:.0f} GiB is {_kept(own)} by the server, "
-        f"and {_kept(both)} by both together. Of {many['clients']} clients that sent a file at once, "
-        f"{many['waiting']} waited and {many['done']} got theirs filled, after {many['seconds']:.0f} s for all. "
+        f"{result['with_jobs_gib']:.2f} GiB. The limit of {limit:.0f} GiB is {_kept(own)} by the server "
+        f"and {_kept(both)} by both together. Of {many['clients']} clients that sent a file at the same time, "
+        f"{many['waiting']} had to wait, and {many['done']} received a filled file, all within "
+        f"{many['seconds']:.0f} s. "
         f"({_under(result)})"
     )
     return to_markdown([Paragraph(words)])
@@ -377,8 +362,6 @@ def draw_growth(result: Result, folder: Path) -> None:
 RENDER: dict[str, Callable[[Result], str]] = {
     "epoch": epoch,
     "start": start,
-    "letter": letter,
-    "adult": adult,
     "growth": growth,
     "million": million,
     "matmul": matmul,

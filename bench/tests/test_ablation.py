@@ -115,8 +115,8 @@ def test_variant_fits_and_fills(name, split) -> None:
 )
 def test_variant_without_a_rung_never_grows_it(name, rungs, split, monkeypatch) -> None:
     grown = set()
-    plain = Ladder._grow_all
-    monkeypatch.setattr(Ladder, "_grow_all", lambda ladder, rung, *more: (grown.add(rung), plain(ladder, rung, *more)))
+    plain = Ladder._start_all
+    monkeypatch.setattr(Ladder, "_start_all", lambda ladder, rung, *more: (grown.add(rung), plain(ladder, rung, *more)))
     monkeypatch.setattr(Climb, "_network_error", lambda climb: float("observed" in climb.found))  # H is as good as they
     monkeypatch.setattr(Climb, "_error", iter([1.0, 0.5]).__next__)  # the first pass of trees halves the error
     variant(name, max_epochs=1, random_state=0).fit(split.incomplete_train)

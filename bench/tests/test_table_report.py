@@ -89,7 +89,7 @@ def test_markdown_of_a_made_up_store_is_as_expected() -> None:
     assert "| `gain` | 11.0 s, 1,201 MiB | 10.5 s, 1,200 MiB |" in text
     assert "- `missforest` on Letter: 30 trees." in text
     assert "Letter has 1,000 × 7 cells." in text
-    assert "Every method takes all columns as continuous numbers." in text
+    assert "Every method treats all columns as continuous numbers." in text
     assert "Mean rank over 3 blocks of table and fold with all 2 ranked methods" in text
     assert "A & B, 2 cores, 8.0 GiB; 1 thread, 2 cells at a time; load 0.5 to 1.2; mcflow 1.0, torch 2.0." in text
     assert "CVPR 2020, Table 1" in text

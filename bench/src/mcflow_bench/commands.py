@@ -31,14 +31,14 @@ Output = Annotated[Path, Parameter(alias="-o")]
 @Parameter(name="*")
 @dataclass(frozen=True)
 class RunOptions:
-    """How cells are run.
+    """Options of the runs. A cell is one method on one data set with one mask.
 
     Parameters
     ----------
     jobs
-        Number of cells that run at the same time, 1 by default; 2 replications by default in a simulation.
+        Number of cells that run at the same time; 1 by default. In a simulation, number of replications; 2 by default.
     threads
-        Threads of each, 1 by default; all of the machine in an anytime curve.
+        Threads per cell; 1 by default, and all threads of the machine in `anytime`.
     retry
         Measure failed cells again.
     report_only
@@ -91,8 +91,8 @@ def tables(
 ) -> None:
     """Measure imputers of tables and write the paper's Table 1 with the results.
 
-    By default: Letter, Credit and News, 20 % missing completely at random, five folds, all methods but misgan. The
-    command can be interrupted at any time; the same command continues. Lists are separated by commas.
+    The defaults are Letter, Credit and News, 20 % missing completely at random, five folds, and all methods but misgan.
+    The command can be interrupted at any time; the same command continues. Lists are separated by commas.
 
     Parameters
     ----------
@@ -105,19 +105,19 @@ def tables(
     tables
         Data sets: letter,credit,news,bean,spambase,california or any file of the folder.
     methods
-        Such as "mean,missforest(n_trees=30),mcflow:paper(max_epochs=64),python:package.module:factory".
+        Methods, such as "mean,missforest(n_trees=30),mcflow:paper(max_epochs=64),python:package.module:factory".
     mechanisms
-        mcar, mar, mnar_self, mnar_logistic, mnar_quantile.
+        Mechanisms: mcar, mar, mnar_self, mnar_logistic, mnar_quantile.
     rates
         Fractions of hidden cells: 0.1,0.2,0.5
     folds
-        Which of the five: 0,1 or 0-4.
+        Folds to run, of 0 to 4: 0,1 or 0-4.
     rows
-        Use only this many first rows.
+        Use only the first rows of a table, at most this many.
     seed
-        The methods' random_state.
+        Random seed of the methods.
     time_limit
-        Seconds that a cell may take.
+        Time limit of a cell in seconds.
     page
         Also write the tables into this page, between its marks.
     readme
@@ -155,12 +155,13 @@ def draws(
     time_limit: float | None = None,
     options: RunOptions | None = None,
 ) -> None:
-    """Measure draws: their sharpness and the coverage of intervals, or with --energy the distribution of whole tables.
+    """Measure the accuracy of draws and the coverage of intervals, or with --energy the distribution of whole tables.
 
-    By default: the CRPS of draws and the coverage of 90 % intervals on five tables, 20 % missing completely at random,
-    one fold. With --energy: the energy distance between a draw and the complete table on six tables, MCAR and MAR, 10,
-    20 and 30 % missing, four masks, beside R's mice on the same masks if it is installed. The command can be
-    interrupted at any time; the same command continues. Lists are separated by commas.
+    By default, the command measures the CRPS of draws and the coverage of 90 % intervals on five tables, with 20 %
+    missing completely at random and one fold. With --energy, it measures the energy distance between a draw and the
+    complete table on six tables with MCAR and MAR, 10, 20 and 30 % missing and four masks, and runs R's mice on the
+    same masks if it is installed. The command can be interrupted at any time; the same command continues. Lists are
+    separated by commas.
 
     Parameters
     ----------
@@ -169,28 +170,29 @@ def draws(
     energy
         Measure the energy distance.
     page
-        Also write the tables into this page, between its marks, and the plot beside it.
+        Also write the tables into this page, between its marks, and the plot into its folder of pictures.
     quick
-        Few rows and small models, to see that it runs.
+        Few rows and small models, as a test of the command.
     data
-        Folder with NAME.parquet or NAME.csv, by default MCFLOW_DATA. With --energy its folder energy has the tables,
-        and figures of other methods in mice_same_masks.csv and published.csv.
+        Folder with NAME.parquet or NAME.csv, by default MCFLOW_DATA. With --energy, its subfolder energy holds the
+        tables, and results of other methods in mice_same_masks.csv and published.csv.
     tables
         Data sets: letter,credit,news,bean,california or any file of the folder.
     methods
-        Such as "mcflow,missforest(n_trees=30)"; with --energy also R:mice.cart, and norm, default, pmm or rf for cart.
+        Methods, such as "mcflow,missforest(n_trees=30)"; with --energy also R:mice.cart, R:mice.norm, R:mice.default,
+        R:mice.pmm and R:mice.rf.
     mechanisms
-        mcar, mar, mnar_self, mnar_logistic, mnar_quantile; with --energy mcar and mar.
+        Mechanisms: mcar, mar, mnar_self, mnar_logistic, mnar_quantile; with --energy only mcar and mar.
     rates
         Fractions of hidden cells: 0.1,0.2,0.3
     folds
-        Which of the five folds: 0,1 or 0-4; with --energy, which masks.
+        Folds to run, of 0 to 4: 0,1 or 0-4. With --energy, numbers of the masks.
     rows
-        Use only this many first rows; not with --energy.
+        Use only the first rows of a table, at most this many; not with --energy.
     seed
-        The methods' random_state; not with --energy, where it is the number of the mask.
+        Random seed of the methods; not with --energy, where the seed is the number of the mask.
     time_limit
-        Seconds that a cell may take.
+        Time limit of a cell in seconds.
     """
     run = (options or RunOptions()).checked()
     given = {"data": tables, "methods": methods, "mechanisms": mechanisms, "rates": rates, "folds": folds}
@@ -251,15 +253,16 @@ def images(
 ) -> None:
     """Measure imputers of images and write the paper's Tables 2 to 4 with the results.
 
-    By default: MNIST, CIFAR-10 and CelebA, 10 % to 90 % of the pixels missing completely at random, and blocks of
-    MNIST. The command can be interrupted at any time; the same command continues. Lists are separated by commas.
+    The defaults are MNIST, CIFAR-10 and CelebA with 10 % to 90 % of the pixels missing completely at random, and MNIST
+    with missing blocks. The command can be interrupted at any time; the same command continues. Lists are separated by
+    commas.
 
     Parameters
     ----------
     output
         Folder for results, table.md, table.html and figures.
     page
-        Also write the tables into this page, between its marks, and the figures beside it.
+        Also write the tables into this page, between its marks, and the figures into its folder of pictures.
     quick
         5,000 digits, three rates and short training: under ten minutes.
     data
@@ -267,17 +270,17 @@ def images(
     sets
         mnist,cifar10,celeba or NAME of any NAME.npz of the folder.
     methods
-        Such as "mean,nearest,gain,misgan,mcflow(max_time=600),mcflow:paper,python:package.module:factory".
+        Methods, such as "mean,nearest,gain,misgan,mcflow(max_time=600),mcflow:paper,python:package.module:factory".
     rates
         Fractions of missing pixels, or other masks: 0.1,0.5,blocks:0.25,halves:left
     n_train
-        Use only this many first training images.
+        Use only the first training images, at most this many.
     n_test
-        Use only this many first test images.
+        Use only the first test images, at most this many.
     seed
-        The methods' random_state.
+        Random seed of the methods.
     time_limit
-        Seconds that a cell may take.
+        Time limit of a cell in seconds.
     figure
         Draw filled images at these rates: 0.5,blocks:0.25
     """
@@ -318,10 +321,10 @@ def anytime(
     environments: Path = Path("build/environments"),
     options: RunOptions | None = None,
 ) -> None:
-    """Measure error against time: mcflow under several time limits beside other methods.
+    """Measure the error of mcflow under several time limits, and of other methods.
 
-    Letter, Credit, California and Adult, one run each, one cell at a time. The command can be interrupted at any time;
-    the same command continues. Lists are separated by commas.
+    The defaults are Letter, Credit, California and Adult with one run each, one cell at a time. The command can be
+    interrupted at any time; the same command continues. Lists are separated by commas.
 
     Parameters
     ----------
@@ -338,15 +341,15 @@ def anytime(
     tables
         Data sets: letter,credit,california,adult or any file of the folder.
     budgets
-        Time limits of mcflow in seconds: 2,5,10,20,40,80. It is always measured without one too.
+        Time limits of mcflow in seconds: 2,5,10,20,40,80. mcflow is always measured without a limit too.
     methods
-        Others, of ridge,boosted,forest,miceforest,hyperimpute.
+        Other methods: ridge,boosted,forest,miceforest,hyperimpute.
     rows
-        Use only this many first rows.
+        Use only the first rows of a table, at most this many.
     seed
-        The methods' random_state.
+        Random seed of the methods.
     time_limit
-        Seconds that a cell may take.
+        Time limit of a cell in seconds.
     environments
         Folder of the virtual environments of miceforest and hyperimpute, which `make anytime` installs.
     """
@@ -390,10 +393,10 @@ def ablation(
     data: Path | None = None,
     options: RunOptions | None = None,
 ) -> None:
-    """Take the ingredients out of the presets one at a time, and measure what is lost.
+    """Remove the components of the presets one at a time, and measure the change in error.
 
-    Letter with many and with few rows, three seeds, and the times of what only makes a fit faster. The command can be
-    interrupted at any time; the same command continues.
+    The command uses Letter with many and with few rows and three seeds. For components that only make a fit faster, it
+    measures the time. The command can be interrupted at any time; the same command continues.
 
     Parameters
     ----------
@@ -402,7 +405,7 @@ def ablation(
     page
         Also write the tables into this page, between its marks.
     quick
-        500 rows, one seed and four epochs: a minute or two, to see that it runs.
+        500 rows, one seed and four epochs, as a test of the command: one or two minutes.
     data
         Folder with NAME.parquet or NAME.csv, by default MCFLOW_DATA; other tables are downloaded.
     """
@@ -437,8 +440,8 @@ def reproduction(
 ) -> None:
     """Change the choices that the paper's text leaves open one at a time, and compare with the paper's Table 1.
 
-    Letter, Credit and News with 64 epochs. The results with 500 epochs and the curves by epoch are those of `mcflow
-    benchmark tables`. The command can be interrupted at any time; the same command continues.
+    The command uses Letter, Credit and News with 64 epochs. It takes the results with 500 epochs and the curves by
+    epoch from `mcflow benchmark tables`. The command can be interrupted at any time; the same command continues.
 
     Parameters
     ----------
@@ -447,9 +450,9 @@ def reproduction(
     tables
         Folder of the results of `mcflow benchmark tables`.
     page
-        Also write the tables into this page, between its marks, and the plot beside it.
+        Also write the tables into this page, between its marks, and the plot into its folder of pictures.
     quick
-        300 rows, one fold and two epochs, to see that it runs.
+        300 rows, one fold and two epochs, as a test of the command.
     data
         Folder with NAME.parquet or NAME.csv, by default MCFLOW_DATA; other tables are downloaded.
     """
@@ -490,8 +493,9 @@ def simulation(
 ) -> None:
     """Measure the coverage of 95 % intervals from draws on simulated tables.
 
-    Seven designs, 200 replications, the full data and complete cases beside the methods, and R's mice if it is
-    installed. The command can be interrupted at any time; the same command continues. Lists are separated by commas.
+    The defaults are seven designs and 200 replications. The methods are compared with the full data, with complete
+    cases, and with R's mice if it is installed. The command can be interrupted at any time; the same command continues.
+    Lists are separated by commas.
 
     Parameters
     ----------
@@ -500,17 +504,17 @@ def simulation(
     page
         Also write the tables into this page, between its marks.
     quick
-        Ten replications of the full data, complete cases and em: seconds, to see that it runs.
+        Ten replications of the full data, complete cases and em, as a test of the command: a few seconds.
     replications
-        Simulated tables of each design, 200 by default.
+        Number of simulated tables per design; 200 by default.
     designs
-        linear, interaction, category, logistic, square, skewed, clustered.
+        Designs: linear, interaction, category, logistic, square, skewed, clustered.
     methods
-        Such as "full,complete,mcflow,mice(n_chains=20),em,R:mice.norm,R:mice.default,R:mice.cart".
+        Methods, such as "full,complete,mcflow,mice(n_chains=20),em,R:mice.norm,R:mice.default,R:mice.cart".
     rows
-        Rows of each table.
+        Number of rows per table.
     draws
-        Completed tables of each.
+        Number of draws per table.
     """
     from mcflow_bench.report.simulation import MARK, simulation_block
     from mcflow_bench.simulation import DESIGNS, METHODS, SimulationStore, run_simulation, study_of
@@ -680,11 +684,11 @@ def _say_written(output: Path, page: Path | None, run: RunOptions) -> None:
 
 
 #: The command group that `mcflow` finds by its entry point.
-benchmark = App(name="benchmark", help="Measure imputers on public data sets; stop and resume at will.")
-benchmark.command(tables, help="The paper's Table 1: imputers on tables.")
-benchmark.command(images, help="The paper's Tables 2 to 4: imputers on images.")
-benchmark.command(draws, help="Draws and intervals, and the energy distance of draws.")
-benchmark.command(anytime, help="Error against time, under time limits.")
-benchmark.command(ablation, help="The contribution of each ingredient of the presets.")
-benchmark.command(reproduction, help="The choices that the paper's text leaves open, beside its Table 1.")
-benchmark.command(simulation, help="The coverage of intervals from draws.")
+benchmark = App(name="benchmark", help="Benchmark imputers on public data sets; interrupted runs resume.")
+benchmark.command(tables, help="Measure imputers of tables, as in the paper's Table 1.")
+benchmark.command(images, help="Measure imputers of images, as in the paper's Tables 2 to 4.")
+benchmark.command(draws, help="Measure draws and intervals, or the energy distance of draws.")
+benchmark.command(anytime, help="Measure error against time.")
+benchmark.command(ablation, help="Measure the contribution of each component of the presets.")
+benchmark.command(reproduction, help="Measure the choices that the paper leaves open, and compare with its Table 1.")
+benchmark.command(simulation, help="Measure the coverage of intervals from draws on simulated tables.")

@@ -286,8 +286,8 @@ def test_exchanges_of_gradients_are_timed(monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("server", "both", "words"),
     [
-        (0.3, 1.9, "is kept by the server, and kept by both"),
-        (0.3, 2.1, "is kept by the server, and **not** kept by both"),
+        (0.3, 1.9, "is kept by the server and kept by both"),
+        (0.3, 2.1, "is kept by the server and **not** kept by both"),
     ],
 )
 def test_serve_block_says_whose_memory_is_meant(server, both, words) -> None:
@@ -296,7 +296,7 @@ def test_serve_block_says_whose_memory_is_meant(server, both, words) -> None:
     text = rendering.serve(found | {"many": {"clients": 10, "waiting": 8, "done": 9, "seconds": 80.0}} | UNDER)
     assert "**307 MiB**" in text
     assert words in text
-    assert "Of 10 clients that sent a file at once, 8 waited and 9 got theirs" in text
+    assert "Of 10 clients that sent a file at the same time, 8 had to wait, and 9 received a filled file" in text
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory of processes is read from Linux's /proc")

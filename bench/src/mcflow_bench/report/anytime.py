@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["FIGURE", "MARK", "Point", "anytime_block", "draw_anytime", "panels", "readme_block", "title"]
 
-import io
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from mcflow_bench.report.blocks import (
     short_number,
     to_markdown,
 )
-from mcflow_bench.report.ranks import INK
+from mcflow_bench.report.ranks import INK, SVG_IN_INK, svg_with_legend
 from mcflow_bench.report.summary import data_title, measured_on
 from mcflow_bench.store import Row
 
@@ -75,7 +74,7 @@ def readme_block(rows: Sequence[Row], suite: AnytimeSuite, figure: str) -> str:
     own = _own(rows, suite)
     if not own:
         return to_markdown([NO_RESULTS])
-    points = "Every point is one fit, and the line is mcflow with `max_time` of 2 to 80 seconds and without a limit."
+    points = "Each point is one fit. The line connects mcflow with `max_time` of 2 to 80 seconds and without a limit."
     return to_markdown([_figure(own, figure), Paragraph(f"{points} {measured_on(own)}")])
 
 
@@ -187,9 +186,7 @@ def draw_anytime(rows: Sequence[Row], suite: AnytimeSuite) -> str | None:
     found = panels(rows, suite)
     if not found:
         return None
-    settings: Any = {"svg.hashsalt": "mcflow", "svg.fonttype": "none", "font.family": "sans-serif"}
-    colours = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-    with mpl.rc_context(settings | dict.fromkeys(colours, INK)):
+    with mpl.rc_context(SVG_IN_INK):
         n_columns = min(3, len(found))
         n_rows = -(-len(found) // n_columns)
         canvas = Canvas(figsize=(3.3 * n_columns, 2.6 * n_rows + 0.5), layout="constrained")
@@ -199,11 +196,7 @@ def draw_anytime(rows: Sequence[Row], suite: AnytimeSuite) -> str | None:
             axes.set(title=data_title(table), xlabel="seconds", ylabel=_SCORES[score])
         for axes in grid[len(found) :]:
             axes.axis("off")
-        handles = {text: line for axes in grid for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
-        canvas.legend(handles.values(), handles, loc="outside lower center", ncols=6, frameon=False)
-        target = io.StringIO()
-        canvas.savefig(target, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return target.getvalue()
+        return svg_with_legend(canvas, grid, 6)
 
 
 def _panel(axes: Any, points: Sequence[Point]) -> None:

@@ -27,7 +27,7 @@ from mcflow_bench.report.blocks import (
     short_number,
 )
 from mcflow_bench.report.draws import Check
-from mcflow_bench.report.ranks import INK, svg_text
+from mcflow_bench.report.ranks import INK, SVG, svg_text
 from mcflow_bench.report.summary import measured_on
 from mcflow_bench.store import Row
 from mcflow_bench.suites import EnergySuite
@@ -313,7 +313,7 @@ def draw_ratios(table: EnergyTable) -> str | None:
     if not ratios:
         return None
     frames = [frame for frame in table.suite.data if any(place.frame == frame for place in ratios)]
-    with mpl.rc_context({"svg.hashsalt": "mcflow", "svg.fonttype": "none", "font.family": "sans-serif"}):
+    with mpl.rc_context(SVG):
         canvas = Canvas(figsize=(8.5, 1.2 + 0.34 * len(frames)))
         panels: Any = canvas.subplots(1, len(mechanisms), sharey=True, sharex=True, squeeze=False)[0]
         for axes, mechanism in zip(panels, mechanisms, strict=True):

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["INK", "Ranking", "cliques", "draw_ranks", "rank_methods", "svg_text"]
+__all__ = [
+    "INK",
+    "SVG",
+    "SVG_IN_INK",
+    "Ranking",
+    "cliques",
+    "draw_ranks",
+    "rank_methods",
+    "svg_text",
+    "svg_with_legend",
+]
 
 import io
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +24,11 @@ import numpy as np
 
 #: Colour of the diagram, a mid-grey that is readable on white and on black; an HTML page replaces it by its own.
 INK = "#767676"
+#: Settings of matplotlib for a figure that is the same every time, and those with text and axes in `INK`.
+SVG: Any = {"svg.hashsalt": "mcflow", "svg.fonttype": "none", "font.family": "sans-serif"}
+SVG_IN_INK: Any = SVG | dict.fromkeys(
+    ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,7 @@ def draw_ranks(ranking: Ranking, title: str) -> str:
     n = len(ranking.ranks)
     half = math.ceil(n / 2)
     bars = cliques(ranking) if math.isfinite(ranking.critical) else []
-    with mpl.rc_context({"svg.hashsalt": "mcflow", "svg.fonttype": "none", "font.family": "sans-serif"}):
+    with mpl.rc_context(SVG):
         figure = Figure(figsize=(8.5, 1.3 + 0.28 * half + 0.12 * len(bars)))
         axes: Any = figure.add_axes((0.27, 0, 0.46, 1))
         axes.set(xlim=(1, n), ylim=(-(half + 1) - 0.4 * len(bars), 2.4))
@@ -118,6 +133,15 @@ def svg_text(figure: Any) -> str:
     )
     text = target.getvalue()
     return text[text.index("<svg") :]
+
+
+def svg_with_legend(figure: Any, panels: Iterable[Any], n_columns: int) -> str:
+    """Put one legend for all panels below a figure; return it as an SVG file that is the same every time."""
+    handles = {text: line for axes in panels for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=n_columns, frameon=False)
+    target = io.StringIO()
+    figure.savefig(target, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return target.getvalue()
 
 
 def _scale(axes: Any, ranking: Ranking, n: int, title: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["FIGURE", "MARKS", "Stored", "draw_curves", "reproduction_blocks"]
 
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from mcflow_bench.report.blocks import (
     to_markdown,
 )
 from mcflow_bench.report.published import AUTHORS_PROGRAM, EMFLOW_TABLES, TABLE_1
-from mcflow_bench.report.ranks import INK
+from mcflow_bench.report.ranks import INK, SVG_IN_INK, svg_with_legend
 from mcflow_bench.report.summary import data_title, measured_on
 from mcflow_bench.reproduction import CHOICES, method_of
 from mcflow_bench.store import Row
@@ -276,18 +275,12 @@ def draw_curves(found: Stored) -> str | None:
     tables = [table for table in _TABLES if _mean_curve(found, _PAPER, table)]
     if not tables:
         return None
-    settings: Any = {"svg.hashsalt": "mcflow", "svg.fonttype": "none", "font.family": "sans-serif"}
-    colours = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-    with mpl.rc_context(settings | dict.fromkeys(colours, INK)):
+    with mpl.rc_context(SVG_IN_INK):
         canvas = Canvas(figsize=(3.3 * len(tables), 3.3), layout="constrained")
         grid = canvas.subplots(1, len(tables), squeeze=False).ravel()
         for axes, table in zip(grid, tables, strict=True):
             _panel(axes, found, table)
-        handles = {text: line for axes in grid for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
-        canvas.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles), frameon=False)
-        target = io.StringIO()
-        canvas.savefig(target, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return target.getvalue()
+        return svg_with_legend(canvas, grid, 5)
 
 
 def _panel(axes: Any, found: Stored, table: str) -> None:

@@ -227,11 +227,11 @@ def _caption(section: Section) -> str:
     rows = section.rows
     words = (
         "RMSE over the hidden cells of the test fold in units of each column's full range, mean ± standard deviation "
-        f"over folds; {section_name(section)}; fitted on the other four fifths of the rows, which have missing cells "
-        f"too. Every method takes all columns as continuous numbers. {_shapes(rows)}"
+        f"over folds; {section_name(section)}; fitted on the other four fifths of the rows, which are also incomplete. "
+        f"Every method treats all columns as continuous numbers. {_shapes(rows)}"
     )
     if section.n_rows is None and section.mechanism == "mcar" and section.rate == 0.2:
-        words += f"In brackets the results of {CITATION}; its data are not row for row the same. "
+        words += f"Results in brackets are from {CITATION}, whose tables differ in some rows. "
     words += _ranking_words(section)
     return words + "Times are those of fit and fill, memory is the peak of the process. " + measured_on(rows)
 

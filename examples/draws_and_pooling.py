@@ -1,10 +1,10 @@
-"""Draw completed tables, fit a regression to each and pool the answers, beside two shortcuts.
+"""Compare a pooled regression over draws with complete rows and with a table that was filled once.
 
     python examples/draws_and_pooling.py [--output docs/pictures/example_draws.svg]
 
-It needs pandas, statsmodels and matplotlib. The table is made here, so that the truth is known: blood pressure rises by
-0.5 with each year and by 4 with smoking. People with a high pressure are weighed less often, so the complete rows
-are not like the others. Few rows and epochs keep it short.
+The program needs pandas, statsmodels and matplotlib. The table is simulated, so the true coefficients are known: blood
+pressure increases by 0.5 per year of age and by 4 with smoking. People with a high pressure are weighed less often, so
+estimates from the complete rows are biased. The defaults use few rows and epochs to be fast.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "example_draws.sv
 #: Colours that can be read on white and on black.
 INK, COLOURS = "#767676", ("#767676", "#1b9e77", "#d9621c", "#2b7fc4")
 
-#: What a way of analysis finds: estimates and the ends of their 95 % intervals, a row a term.
+#: Result of an analysis: estimates and the limits of their 95 % intervals, one row per term.
 Found = pd.DataFrame
 
 
 def make_tables(n_rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return a complete table, and the same with missing cells."""
+    """Return a complete table, and the same table with missing cells."""
     rng = np.random.default_rng(0)
     age = rng.uniform(20, 80, n_rows)
     weight = rng.normal(60 + 0.3 * age, 10)
     smokes = rng.random(n_rows) < 0.3
     pressure = rng.normal(70 + 0.5 * age + 0.3 * weight + 4 * smokes, 8)
     words = np.where(smokes, "yes", "no")
-    whole = pd.DataFrame({"age": age, "weight": weight, "smokes": words, "pressure": pressure})
-    holed = whole.copy()
-    holed.loc[rng.random(n_rows) < 1 / (1 + np.exp((120 - pressure) / 6)), "weight"] = None
-    holed.loc[rng.random(n_rows) < 0.3, "smokes"] = None
-    return whole, holed
+    complete = pd.DataFrame({"age": age, "weight": weight, "smokes": words, "pressure": pressure})
+    incomplete = complete.copy()
+    incomplete.loc[rng.random(n_rows) < 1 / (1 + np.exp((120 - pressure) / 6)), "weight"] = None
+    incomplete.loc[rng.random(n_rows) < 0.3, "smokes"] = None
+    return complete, incomplete
 
 
 def by_statsmodels(table: pd.DataFrame) -> Found:
@@ -51,15 +51,15 @@ def by_statsmodels(table: pd.DataFrame) -> Found:
     return fit.conf_int().set_axis(["low", "high"], axis=1).assign(estimate=fit.params)
 
 
-def by_pooling(imputer: MCFlowImputer, holed: pd.DataFrame, m: int) -> Found:
-    pooled = fit_pooled(FORMULA, imputer.draw(holed, m=m, random_state=0))
+def by_pooling(imputer: MCFlowImputer, incomplete: pd.DataFrame, m: int) -> Found:
+    pooled = fit_pooled(FORMULA, imputer.draw(incomplete, m=m, random_state=0))
     print(pooled)
     low, high = pooled.interval.T
     return pd.DataFrame({"low": low, "high": high, "estimate": pooled.estimate}, index=list(pooled.names))
 
 
 def draw_picture(found: dict[str, Found]) -> Figure:
-    """Show the terms by each way, with the truth as a line."""
+    """Plot the estimates of each analysis, with the true coefficients as lines."""
     figure = Figure(figsize=(9, 2.8), layout="constrained", facecolor="none")
     for axes, (term, truth) in zip(figure.subplots(1, len(TRUTH)), TRUTH.items(), strict=True):
         axes.set_facecolor("none")
@@ -79,22 +79,22 @@ def draw_picture(found: dict[str, Found]) -> Figure:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=PICTURE, help="the picture")
-    parser.add_argument("--rows", type=int, default=500, help="rows of the table")
-    parser.add_argument("--draws", type=int, default=20, help="completed tables")
-    parser.add_argument("--max-epochs", type=int, default=60, help="passes over the rows")
+    parser.add_argument("--output", type=Path, default=PICTURE, help="file of the figure")
+    parser.add_argument("--rows", type=int, default=500, help="number of rows")
+    parser.add_argument("--draws", type=int, default=20, help="number of draws")
+    parser.add_argument("--max-epochs", type=int, default=60, help="maximum number of epochs")
     return parser.parse_args()
 
 
 def main() -> None:
     options = parse()
-    whole, holed = make_tables(options.rows)
-    imputer = MCFlowImputer(max_epochs=options.max_epochs, random_state=0).fit(holed)
+    complete, incomplete = make_tables(options.rows)
+    imputer = MCFlowImputer(max_epochs=options.max_epochs, random_state=0).fit(incomplete)
     found = {
-        "no hole at all": by_statsmodels(whole),
-        "complete rows only": by_statsmodels(holed.dropna()),
-        "filled once": by_statsmodels(imputer.transform(holed)),
-        f"{options.draws} draws, pooled": by_pooling(imputer, holed, options.draws),
+        "complete table": by_statsmodels(complete),
+        "complete rows only": by_statsmodels(incomplete.dropna()),
+        "filled once": by_statsmodels(imputer.transform(incomplete)),
+        f"{options.draws} draws, pooled": by_pooling(imputer, incomplete, options.draws),
     }
     with matplotlib.rc_context({"svg.hashsalt": "mcflow"}):
         draw_picture(found).savefig(options.output, metadata={"Date": None})

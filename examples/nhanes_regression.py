@@ -1,9 +1,10 @@
-"""Regress blood pressure on an incomplete table: complete cases, pooled draws, R's mice, and a tipping point.
+"""Fit a regression of blood pressure to complete cases, pooled draws and draws of R's mice, with a tipping point.
 
     python examples/nhanes_regression.py [--max-time 90] [--draws 20] [--dry]
 
-It needs pandas, statsmodels and matplotlib. Writes the tables of docs/nhanes.md and docs/pictures/nhanes_*.svg; --dry
-only prints. The figures of mice are left out where Rscript or its package mice is not installed.
+The program needs pandas, statsmodels and matplotlib. It writes the tables of docs/nhanes.md and
+docs/pictures/nhanes_*.svg; --dry only prints them. The results of mice are left out if R or its package mice is not
+installed.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ PAGE, PICTURES = ROOT / "docs" / "nhanes.md", ROOT / "docs" / "pictures"
 
 OUTCOME = "sbp2"
 PREDICTORS = ["age", "gender", "bmi", "total_cholesterol", "income_poverty_ratio", "smoked_100"]
-#: Columns that are not in the model, but know something of the cells that are missing in it.
+#: Columns that are not in the regression, but help to predict missing cells.
 HELPERS = ["race_ethnicity", "waist_cm", "hdl", "sbp1", "sbp3"]
 FORMULA = f"{OUTCOME} ~ {' + '.join(PREDICTORS)}"
 
-#: Wider than what was observed, so that moved pressures have somewhere to go.
+#: Bounds wider than the observed range, so that shifted pressures are not clipped.
 BOUNDS = {OUTCOME: (50, 280)}
 
-#: By how much the blood pressures that were not measured are moved, and the terms that are watched.
+#: Shifts of the missing blood pressures in the sensitivity analysis, and the reported terms.
 DELTAS = (-30, -15, 0, 15, 30)
 WATCHED = ("smoked_100[T.Yes]", "income_poverty_ratio")
 
-#: What R calls terms otherwise.
+#: Names of terms in R that differ.
 R_TERMS = {"(Intercept)": "Intercept", "genderMale": "gender[T.Male]", "smoked_100Yes": "smoked_100[T.Yes]"}
 
-#: Iterations of mice: its default, and enough for columns that are nearly the same and missing together.
+#: Iterations of mice: its default, and more for columns that are nearly equal and missing together.
 ITERATIONS = (5, 40)
 
 
@@ -61,7 +62,7 @@ def complete_cases(table: pd.DataFrame) -> Any:
 
 
 def by_mice(table: pd.DataFrame, m: int) -> dict[str, pd.DataFrame]:
-    """Return what mice finds after some iterations and after more, by our names of terms; nothing without mice."""
+    """Return the results of mice by number of iterations, with our names of terms; empty without mice."""
     rscript = shutil.which("Rscript")
     if rscript is None or run([rscript, "-e", "library(mice)"], check=False, capture_output=True).returncode:  # noqa: S603
         return {}
@@ -78,7 +79,7 @@ def by_mice(table: pd.DataFrame, m: int) -> dict[str, pd.DataFrame]:
 
 
 def written(value: float, error: float) -> str:
-    """Return an estimate and its standard error with two figures of the latter."""
+    """Return an estimate and its standard error as text, with two significant digits of the error."""
     decimals = 4 if error < 0.01 else 3 if error < 0.1 else 2
     return f"{value:.{decimals}f} ({error:.{decimals}f})"
 
@@ -88,7 +89,7 @@ def p_written(p_value: float) -> str:
 
 
 def comparison(cases: Any, pooled: PooledResult, mice: dict[str, pd.DataFrame]) -> Grid:
-    """Return the terms by the ways they were found."""
+    """Return a table of the terms by method."""
     rows = []
     for place, term in enumerate(pooled.names):
         row = [f"`{term}`", written(cases.params[term], cases.bse[term])]
@@ -101,7 +102,7 @@ def comparison(cases: Any, pooled: PooledResult, mice: dict[str, pd.DataFrame]) 
 
 
 def moved_grid(found: Sensitivity) -> Grid:
-    """Return the watched terms at every delta."""
+    """Return a table of the reported terms by delta."""
     rows = []
     for delta in found.deltas:
         pooled = found.results[delta]
@@ -112,15 +113,15 @@ def moved_grid(found: Sensitivity) -> Grid:
 
 
 def spread_words(cases: Any, pooled: PooledResult) -> str:
-    """Say how the standard errors of both ways compare, and which terms differ from 0 by one only."""
+    """Return sentences on the ratio of the standard errors and on the terms whose significance changed."""
     ratios = pooled.std_error / cases.bse[list(pooled.names)].to_numpy()
     changed = [
-        f"`{term}` (p = {p_written(cases.pvalues[term])} before and {p_written(p_value)} now)"
+        f"`{term}` (from {p_written(cases.pvalues[term])} to {p_written(p_value)})"
         for term, p_value in zip(pooled.names, pooled.p_value, strict=True)
         if (cases.pvalues[term] < 0.05) != (p_value < 0.05)
     ]
     text = f"Standard errors of mcflow are {ratios.min():.2f} to {ratios.max():.2f} times those of the complete cases. "
-    crossed = f"Across p = 0.05 went {', '.join(changed)}." if changed else "No term went across p = 0.05."
+    crossed = f"The p-value crossed 0.05 for {', '.join(changed)}." if changed else "No p-value crossed 0.05."
     return text + crossed
 
 
@@ -135,7 +136,7 @@ def save_picture(figure: Any, name: str) -> None:
 
 
 class Clock:
-    """Seconds of every step."""
+    """Stopwatch that records the seconds of every step."""
 
     def __init__(self) -> None:
         self.last, self.seconds = time.perf_counter(), {}
@@ -149,22 +150,22 @@ def opening_words(table: pd.DataFrame, m: int) -> str:
     share = table[[OUTCOME, *PREDICTORS]].isna().mean()
     shares = ", ".join(f"`{name}` {100 * part:.1f} %" for name, part in share[share > 0].items())
     return (
-        f"Of {len(table):,} rows, {len(table.dropna(subset=share.index)):,} are complete in the columns of the model. "
-        f"Missing are {shares}. Estimates with standard errors in brackets, m = {m}, and the fraction of missing "
-        "information (fmi):"
+        f"{len(table.dropna(subset=share.index)):,} of {len(table):,} rows are complete in the columns of the model. "
+        f"Missing cells by column: {shares}. The table shows estimates with standard errors in brackets, with m = {m}, "
+        "and the fraction of missing information (fmi):"
     )
 
 
 def time_words(seconds: dict[str, float], n_epochs: int, mice: dict[str, pd.DataFrame]) -> str:
     text = (
         f"Threads: {torch.get_num_threads()}; load: {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores. The fit took "
-        f"{seconds['fit']:.0f} s ({n_epochs} epochs), the draws {seconds['draw']:.0f} s, and the moved draws below "
+        f"{seconds['fit']:.0f} s ({n_epochs} epochs), the draws {seconds['draw']:.0f} s, and the shifted draws "
         f"with their regressions {seconds['move']:.0f} s."
     )
     if not mice:
-        return f"{text} R's mice was not at hand and was not run."
+        return f"{text} R's mice is not installed and was not run."
     version = next(iter(mice.values()))["version"].iloc[0]
-    return f"{text} R's mice {version} took {seconds['mice']:.0f} s for both of its columns."
+    return f"{text} R's mice {version} took {seconds['mice']:.0f} s for both columns."
 
 
 def write(first: list[Block], second: list[Block]) -> None:
@@ -175,9 +176,9 @@ def write(first: list[Block], second: list[Block]) -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--max-time", type=float, default=90, help="seconds of the fit")
-    parser.add_argument("--draws", type=int, default=20, help="completed tables")
-    parser.add_argument("--dry", action="store_true", help="print, write nothing")
+    parser.add_argument("--max-time", type=float, default=90, help="time limit of the fit in seconds")
+    parser.add_argument("--draws", type=int, default=20, help="number of draws")
+    parser.add_argument("--dry", action="store_true", help="print without writing files")
     return parser.parse_args()
 
 
@@ -201,8 +202,8 @@ def main() -> None:
         return
     write([*first, Paragraph(times)], [moved_grid(found), points])
     save_picture(plot_sensitivity(found, WATCHED[0]), "nhanes_sensitivity")
-    holed = [name for name in (OUTCOME, *PREDICTORS) if table[name].isna().any()]
-    save_picture(plot_distributions(table[holed], [draw[holed] for draw in draws[:5]]), "nhanes_distributions")
+    missing = [name for name in (OUTCOME, *PREDICTORS) if table[name].isna().any()]
+    save_picture(plot_distributions(table[missing], [draw[missing] for draw in draws[:5]]), "nhanes_distributions")
 
 
 if __name__ == "__main__":

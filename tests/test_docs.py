@@ -346,6 +346,8 @@ def inputs(tmp_path_factory) -> Path:
         rows.tail(40).to_csv(folder / f"{name}.csv", index=False)
     for name in ("data", "history"):
         rows.head(80).to_parquet(folder / f"{name}.parquet", index=False)
+    (folder / "examples").mkdir()
+    shutil.copy(ROOT / "examples" / "nhanes.csv", folder / "examples")
     with gzip.open(folder / "rows.csv.gz", "wt") as packed:
         rows.tail(40).to_csv(packed, index=False)
     rng = np.random.default_rng(0)
@@ -408,6 +410,18 @@ def test_every_picture_of_the_docs_is_shown_on_a_page() -> None:
     # Tests in a browser keep more screenshots than the pages have room for.
     unseen = [name for name in drawn if f"pictures/{name}" not in text and not name.startswith(("serve_", "report_"))]
     assert not unseen, f"no page shows {unseen}"
+
+
+@pytest.mark.parametrize("name", ["flow", "hidden", "latent"])
+def test_picture_is_drawn_for_light_and_dark_pages(name, tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    import drawing.latent
+    import make_pictures
+
+    monkeypatch.setattr(drawing.latent, "STEPS", 2)
+    monkeypatch.setattr(sys, "argv", ["make_pictures.py", name, "--output", str(tmp_path)])
+    make_pictures.main()
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.svg", f"{name}-dark.svg"}
 
 
 @pytest.mark.parametrize("package", ["mcflow", *(f"mcflow.{name}" for name in PUBLIC)])

@@ -25,12 +25,12 @@ def draw_flow(theme: Theme) -> Any:
 
 
 def _tables(axes: Any, theme: Theme) -> None:
-    for x, hole, seen, label in (
-        (1.2, theme.hole, theme.seen, r"$\tilde{x}$: table with holes"),
+    for x, missing, seen, label in (
+        (1.2, theme.missing, theme.seen, r"$\tilde{x}$: missing cells"),
         (4.0, theme.guess, theme.seen, r"$\dot{x}$: filled rows"),
         (7.9, theme.filled, theme.near, r"$\hat{x}$: decoded rows"),
     ):
-        table(axes, theme, (x, 3.2), PATTERN, {"m": hole, ".": seen})
+        table(axes, theme, (x, 3.2), PATTERN, {"m": missing, ".": seen})
         axes.text(x, 3.72, label, color=theme.ink, fontsize=11, ha="center", va="center")
     for x, label in ((4.0, r"$\dot{z}$"), (7.9, r"$\hat{z}$")):
         table(axes, theme, (x, 1.05), PATTERN, {"m": theme.latent, ".": theme.latent})
@@ -63,5 +63,5 @@ def _networks(axes: Any, theme: Theme) -> None:
 
 def _loop(axes: Any, theme: Theme) -> None:
     arrow(axes, theme.filled, (7.9, 3.95), (4.0, 3.95), bend=0.2)
-    text = "after epochs 1, 2, 4, 8, …\nmissing cells take " + r"$\hat{x}$" + ", (G, H) is kept, G starts anew"
+    text = "after epochs 1, 2, 4, 8, …\nmissing cells take " + r"$\hat{x}$" + ", (G, H) is kept, G is reset"
     axes.text(5.95, 4.05, text, color=theme.ink, fontsize=9, ha="center", va="center")

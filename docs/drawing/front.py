@@ -1,4 +1,4 @@
-"""The picture that the README opens with: people with holes, the same filled with intervals, and digits."""
+"""The first picture of the README: rows with missing cells, the same rows filled with intervals, and digits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mcflow.files.datasets import nhanes_path
 
 COLUMNS = ["age", "gender", "height_cm", "weight_kg", "waist_cm", "sbp1", "education"]
 NAMES = ["age", "sex", "height", "weight", "waist", "pressure"]
-#: Digits as `mcflow benchmark images` has drawn them: where the first tile is, and how far it is to the next.
+#: Digits drawn by `mcflow benchmark images`: position of the first tile, distance between tiles, and their size.
 DIGITS = Path(__file__).parent.parent / "pictures" / "images-mnist-0.5.png"
 LEFT, STEP, SIDE, N_DIGITS = 114, 60, 56, 14
 
@@ -24,23 +24,23 @@ CELL, LINE, TOP = 0.66, 0.27, 3.6
 
 
 class People(NamedTuple):
-    """Rows with holes, the same filled, and the ends of intervals."""
+    """Rows with missing cells, the same rows filled, and the bounds of the intervals."""
 
-    holed: pd.DataFrame
+    incomplete: pd.DataFrame
     filled: pd.DataFrame
     low: pd.DataFrame
     high: pd.DataFrame
 
 
 def fill_people() -> People:
-    """Fit on rows of NHANES, and return some with holes."""
+    """Fit on rows of NHANES, and return some rows with missing cells."""
     table = pd.read_parquet(nhanes_path())[COLUMNS].head(2000)
-    imputer = MCFlowImputer(max_epochs=60, random_state=0).fit(table)
+    imputer = MCFlowImputer(random_state=0).fit(table)
     shown = COLUMNS[:6]
-    holes = table[shown].isna()
-    some = table[(holes.sum(axis=1).between(1, 3)) & ~holes["gender"]]
-    # One row of each pattern of holes, and more of the commonest, so that several columns are seen filled.
-    first = some.groupby([holes.loc[some.index, name] for name in shown], sort=False).head(2).head(7)
+    missing = table[shown].isna()
+    some = table[(missing.sum(axis=1).between(1, 3)) & ~missing["gender"]]
+    # At most two rows of each pattern of missing cells, so that several columns are shown filled.
+    first = some.groupby([missing.loc[some.index, name] for name in shown], sort=False).head(2).head(7)
     filled = imputer.transform(first)
     low, high = imputer.interval(first, level=0.9)
     return People(first[shown], filled[shown], low[shown], high[shown])
@@ -53,21 +53,21 @@ def draw_front(theme: Theme, people: People) -> Any:
     _people(axes, theme, people, 5.1, filled=True)
     arrow(axes, theme.filled, (4.25, 2.55), (4.95, 2.55))
     axes.text(4.6, 2.7, "mcflow", color=theme.filled, fontsize=10, ha="center", weight="bold")
-    axes.text(5.1, 1.43, "fills, and where nine of ten truths lie", color=theme.soft, fontsize=8.5, va="center")
-    axes.text(0.1, 1.43, "people of NHANES, holes as they are", color=theme.soft, fontsize=8.5, va="center")
+    axes.text(5.1, 1.43, "filled, with 90 % intervals", color=theme.soft, fontsize=8.5, va="center")
+    axes.text(0.1, 1.43, "rows of the NHANES survey", color=theme.soft, fontsize=8.5, va="center")
     _digits(figure, axes, theme)
     return figure
 
 
 def _people(axes: Any, theme: Theme, people: People, left: float, *, filled: bool) -> None:
-    """Draw the rows as cells with their values; filled ones with their interval, small, below them."""
+    """Draw the rows as cells with their values; filled cells also show their interval."""
     step = CELL + (0.075 if filled else 0)
-    for c, name in enumerate(people.holed.columns):
+    for c, name in enumerate(people.incomplete.columns):
         x = left + (c + 0.5) * step
         axes.text(x, TOP + 0.18, NAMES[c], color=theme.soft, fontsize=8.5, ha="center", va="center")
-        for r, row in enumerate(people.holed.index):
+        for r, row in enumerate(people.incomplete.index):
             y = TOP - (r + 0.5) * (LINE + 0.02)
-            missing = pd.isna(people.holed.loc[row, name])
+            missing = pd.isna(people.incomplete.loc[row, name])
             _box(axes, theme, (x, y), step - 0.03, missing=missing, filled=filled)
             if filled or not missing:
                 ends = (people.low.loc[row, name], people.high.loc[row, name]) if missing else None
@@ -78,14 +78,14 @@ def _box(axes: Any, theme: Theme, centre: tuple[float, float], width: float, *, 
     from matplotlib.patches import FancyBboxPatch
 
     corner = (centre[0] - width / 2, centre[1] - LINE / 2)
-    colour = theme.lane if not missing else theme.guess if filled else theme.hole
+    colour = theme.lane if not missing else theme.guess if filled else theme.missing
     line = {"edgecolor": theme.filled if missing else "none", "lw": 1, "ls": "-" if filled else "--"}
     shape = "round,pad=0,rounding_size=0.04"
     axes.add_patch(FancyBboxPatch(corner, width, LINE, boxstyle=shape, facecolor=colour, **line))
 
 
 def _value(axes: Any, theme: Theme, centre: tuple[float, float], value: Any, ends: tuple[Any, Any] | None) -> None:
-    """Write a value; that of a filled cell with the ends of its interval below it."""
+    """Write a value, and below a filled value the bounds of its interval."""
     x, y = centre
     style = {"color": theme.ink, "ha": "center", "va": "center"}
     axes.text(x, y if ends is None else y + 0.05, _written(value), fontsize=8, **style)
@@ -98,11 +98,11 @@ def _written(value: Any) -> str:
 
 
 def _digits(figure: Any, axes: Any, theme: Theme) -> None:
-    """Draw the digits with holes, and filled."""
+    """Draw digits with missing pixels, and the same digits filled."""
     from matplotlib.image import imread
 
     picture = imread(DIGITS)
-    for line, (row, name) in enumerate(((1, "half of it\nmissing"), (2, "filled"))):
+    for line, (row, name) in enumerate(((1, "half of pixels\nmissing"), (2, "filled"))):
         bottom = 0.65 - line * 0.6
         axes.text(0.78, bottom + 0.28, name, color=theme.soft, fontsize=8.5, ha="right", va="center")
         for k in range(N_DIGITS):

@@ -14,7 +14,7 @@ from drawing.theme import Theme
 from mcflow.fitting.initialisation import draw_masks
 from mcflow.paper.networks import RealNVP
 
-STEPS, ROWS = 1500, 1500
+STEPS, ROWS, N_COUPLINGS = 4000, 1500, 24
 
 
 class Moons(NamedTuple):
@@ -31,7 +31,7 @@ def learn_moons() -> Moons:
     rows, side = make_moons(ROWS, noise=0.07, random_state=0)
     rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     generator = torch.Generator().manual_seed(0)
-    flow = RealNVP(draw_masks(8, 2, generator), width=32, generator=generator)
+    flow = RealNVP(draw_masks(N_COUPLINGS, 2, generator), generator=generator)
     x = torch.as_tensor(rows, dtype=torch.float32)
     optimiser = torch.optim.Adam([flow.theta], lr=2e-3)
     for _ in range(STEPS):
@@ -63,7 +63,7 @@ def draw_latent(theme: Theme, moons: Moons) -> Any:
     rising = LinearSegmentedColormap.from_list("rising", [theme.seen + "00", theme.seen])
     filled.imshow(moons.density, extent=(-2.3, 2.3, -2.3, 2.3), origin="lower", cmap=rising, vmax=0.45)
     _missing_cell(filled, theme, moons.density)
-    titles = ("rows in data space", "the same rows in latent space", "density, and a row of which x is known")
+    titles = ("rows in data space", "the same rows in latent space", "density, and a row with only x observed")
     for axes, title, reach in zip((data, latent, filled), titles, (2.3, 3.4, 2.3), strict=True):
         axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
         axes.set_facecolor("none")
@@ -73,7 +73,7 @@ def draw_latent(theme: Theme, moons: Moons) -> Any:
 
 
 def _missing_cell(axes: Any, theme: Theme, density: np.ndarray) -> None:
-    """Mark a row with its second cell missing: what that cell may be, by the density along its line."""
+    """Draw the conditional density of the second cell of a row whose first cell is observed."""
     place = 104
     line = np.linspace(-2.3, 2.3, 180)
     x, along = line[place], density[:, place]

@@ -18,7 +18,7 @@ class Theme:
     box: str
     seen: str
     near: str
-    hole: str
+    missing: str
     guess: str
     filled: str
     latent: str
@@ -32,7 +32,7 @@ LIGHT = Theme(
     box="#ffffff",
     seen="#5b8db8",
     near="#a9c4dc",
-    hole="#ffffff",
+    missing="#ffffff",
     guess="#f7d9b0",
     filled="#e8963a",
     latent="#9a7fb8",
@@ -45,7 +45,7 @@ DARK = Theme(
     box="#12171c",
     seen="#4d82b3",
     near="#35597a",
-    hole="#12171c",
+    missing="#12171c",
     guess="#7a5a2c",
     filled="#e8963a",
     latent="#8a6bb0",
@@ -88,7 +88,7 @@ def table(
     for r, row in enumerate(pattern):
         for c, cell in enumerate(row):
             colour = colours[cell]
-            style = "--" if colour == theme.hole else "-"
+            style = "--" if colour == theme.missing else "-"
             corner = (left + c * width, top - (r + 1) * height)
             axes.add_patch(Rectangle(corner, width, height, facecolor=colour, edgecolor=theme.ink, lw=0.8, ls=style))
 

@@ -81,7 +81,7 @@ def test_variant_when_built_then_differs_from_its_preset_in_what_it_names(name) 
 def test_variants_take_out_what_they_say_and_have_labels_of_their_own() -> None:
     assert VARIANTS["full"].settings == PRESETS["default"]
     assert VARIANTS["paper"].settings == PRESETS["paper"]
-    taken = {"no_hidden": "hide_share", "no_mask": "reads_mask", "no_knots": "n_knots"}
+    taken = {"no_hidden": "hide_share", "no_knots": "n_knots"}
     taken |= {"no_gaussian": "gaussian", "no_factored": "factored"}
     for name, key in taken.items():
         assert not getattr(VARIANTS[name].settings, key)
@@ -129,8 +129,8 @@ def test_one_member_has_one_track(split) -> None:
 
 
 def test_variant_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ParameterError, match="Did you mean 'no_mask'"):
-        variant("no_maks")
+    with pytest.raises(ParameterError, match="Did you mean 'no_knots'"):
+        variant("no_knosts")
 
 
 @pytest.mark.parametrize("name", ["full", "paper"])
@@ -240,8 +240,8 @@ def row(name: str, seed: int, suite=SUITE, status: str = "done", **scores: float
 ROWS = [
     row("full", 0, rmse=0.1),
     row("full", 1, rmse=0.2),
-    row("no_mask", 0, rmse=0.11),
-    row("no_mask", 1, rmse=0.26),
+    row("no_knots", 0, rmse=0.11),
+    row("no_knots", 1, rmse=0.26),
     row("one_member", 1, rmse=0.3),
     row("one_member", 0, status="error"),
     row("paper", 0, rmse=0.4),
@@ -268,9 +268,9 @@ def test_tables_of_made_up_results_are_as_expected() -> None:
         "### Accuracy on Letter, 100 rows",
         "| variant | RMSE | ratio | time |",
         f"| **default preset, hides {own:g} % of the cells** | 0.1500 ± 0.0707 | 1 | 2.5 s |",
-        "| does not read the mask | 0.1850 ± 0.1061 | 1.200 ± 0.141 | 2.5 s |",
+        "| reads numbers without knots | 0.1850 ± 0.1061 | 1.200 ± 0.141 | 2.5 s |",
         "| one network, so one track, instead of several | 0.3000 (1 of 2 seeds) | 1.500 | 2.5 s |",
-        "| reads numbers without knots | not measured | – | – |",
+        "| no trees, H alone | not measured | – | – |",
         "| never refills | 0.8000 (1 of 2 seeds) | 2.000 | 2.5 s |",
         "| Letter | hidden cells, given the others of their row | -1.000 ± 0.000 | -1.600 ± 0.141 | +0.600 ± 0.141 |",
         "| Letter | whole rows | -2.000 ± 0.000 | -2.250 ± 0.000 | +0.250 ± 0.000 |",

@@ -50,9 +50,8 @@ def slow_encoding(unit: float, shown: float, knots: np.ndarray) -> list[float]:
     return intervals
 
 
-@pytest.mark.parametrize("reads_mask", [True, False])
-def test_encoding_equals_the_slow_version_cell_by_cell(reads_mask) -> None:
-    network = make(reads_mask=reads_mask)
+def test_encoding_equals_the_slow_version_cell_by_cell() -> None:
+    network = make()
     units, shown = rows()
     units[0, 0] = torch.tensor([50.0, -50.0, 0.25])
     found = network.encode(units, shown).numpy()
@@ -63,7 +62,6 @@ def test_encoding_equals_the_slow_version_cell_by_cell(reads_mask) -> None:
             wanted += [min(max(unit, -MAX_INPUT_UNITS), MAX_INPUT_UNITS) * there for unit, there in cells]
             bent = zip(cells, ASINH_PARAMS.tolist(), strict=True)
             wanted += [(math.asinh(a * unit + b) - m) / s * there for (unit, there), (a, b, m, s) in bent]
-            wanted += [there for _, there in cells] if reads_mask else []
             np.testing.assert_allclose(found[member, row], wanted, rtol=1e-5, atol=1e-6)
 
 
@@ -90,17 +88,11 @@ def test_cell_that_is_shown_changes_answers() -> None:
     assert not torch.equal(network(units, shown).logits, network(other, shown).logits)
 
 
-def test_mask_that_is_read_tells_a_zero_from_a_hole() -> None:
-    units = torch.zeros(2, 1, 3)
-    for reads_mask, differs in ((True, True), (False, False)):
-        network = MaskedNetwork(
-            KNOTS[:, :1], POINTS, N_POINTS, n_members=2, width=16, reads_mask=reads_mask,
-            generator=torch.Generator().manual_seed(0),
-        )  # fmt: skip
-        with torch.no_grad():
-            network.weights[-4].add_(torch.randn(network.weights[-4].shape, generator=torch.Generator().manual_seed(1)))
-        there, gone = network(units, torch.ones(2, 1, 3)).logits, network(units, torch.zeros(2, 1, 3)).logits
-        assert torch.equal(there, gone) != differs
+def test_lowest_and_the_mean_value_differ_from_a_missing_cell() -> None:
+    network = shaken()
+    for units in (KNOTS[:, 0].float().expand(2, 1, -1).contiguous(), torch.zeros(2, 1, 3)):
+        shown, hidden = network(units, torch.ones(2, 1, 3)), network(units, torch.zeros(2, 1, 3))
+        assert not torch.equal(shown.logits, hidden.logits)
 
 
 def test_members_do_not_see_each_other() -> None:

@@ -484,7 +484,6 @@ def test_paper_s_schedule_without_refills_keeps_one_stage(table) -> None:
 
 
 CHANGES: dict[str, dict[str, object]] = {
-    "reads no mask": {"reads_mask": False},
     "reads numbers as they are": {"n_knots": 0},
     "is trained on visible cells": {"hide_share": 0.0},
     "has no block": {"n_blocks": 0},

@@ -83,7 +83,6 @@ _SHARE = MaskedConfig().hide_share
 VARIANTS: dict[str, Variant] = {
     "full": Variant(f"default preset, hides {_percent(_SHARE)} of the cells"),
     "no_hidden": Variant("learns from the observed cells, none is hidden", {"hide_share": 0.0}),
-    "no_mask": Variant("does not read the mask", {"reads_mask": False}),
     "no_knots": Variant("reads numbers without knots", {"n_knots": 0}),
     "no_trees": Variant("no trees, H alone", {"trees": False}),
     "no_observed": Variant("no trees on observed cells", {"observed_trees": False}),

@@ -186,13 +186,15 @@ _TENSORS_OF_1 = {
 #: Fields of the sections of format 1 that have another name since; None drops the field.
 _FIELDS_OF_1: dict[str, dict[str, Any]] = {
     "masked": {"masked": None, "n_layers": None, "held_share": "validation_share", "window": None, "scaling": None}
-    | {"likelihood_weight": None, "tolerance": None, "refills": None},
+    | {"likelihood_weight": None, "tolerance": None, "refills": None, "reads_mask": None},
     "paper": dict.fromkeys(("masked", "hide_share", "held_share", "weight_decay", "n_blocks", "width"))
     | dict.fromkeys(("n_members", "n_knots", "n_points", "reads_mask")),
     "images": {"masked": None, "n_layers": None, "held_share": "validation_share", "window": None, "scaling": None}
     | {"likelihood_weight": None, "tolerance": None, "refills": None, "hide_share": None, "n_couplings": None}
     | dict.fromkeys(("n_members", "n_knots", "n_points", "reads_mask")),
 }
+#: Knot below all units, above the number that stands for a hidden cell.
+_MASK_KNOT = -1e37
 #: Chains of format 1 for images of the paper's preset, which were constants then.
 _IMAGE_CHAINS_OF_1 = {"burn_in": 40, "thinning": 5, "n_states": 39, "state_thinning": 1}
 
@@ -219,7 +221,29 @@ def _from_1(header: Header, arrays: dict[str, Array]) -> tuple[Header, dict[str,
         new["others"] = [{"seed": other["seed"]} for other in header["others"]]
     if new["config"]["algorithm"] != "paper":
         arrays = {_renamed(name): array for name, array in arrays.items()}
+    if new["config"]["algorithm"] == "masked" and header["settings"]["latent"].get("reads_mask", True):
+        for prefix in ("", *(f"other.{k}." for k in range(len(new["others"])))):
+            arrays |= _without_mask(arrays, prefix)
     return new, arrays
+
+
+def _without_mask(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
+    """Return the tensors of H that change when the mask, an input of format 1, becomes an interval between knots.
+
+    The interval begins below all others, so that its input is 1 for an observed cell and 0 for a missing one.
+    """
+    knots, weights = arrays[f"{prefix}grid.knots"], arrays[f"{prefix}network.weights.0"]
+    counts = (np.diff(knots, axis=1) > 0).sum(axis=1)
+    first, masks = np.cumsum(counts) - counts, slice(weights.shape[1] - len(knots), None)
+    intervals = {"start": _MASK_KNOT, "scale": -1 / _MASK_KNOT, "owner": np.arange(len(knots))}
+    return {
+        f"{prefix}grid.knots": np.insert(knots, 0, _MASK_KNOT, axis=1),
+        f"{prefix}network.weights.0": np.insert(weights[:, : masks.start], first, weights[:, masks], axis=1),
+        **{
+            f"{prefix}network.{name}": np.insert(arrays[f"{prefix}network.{name}"], first, value)
+            for name, value in intervals.items()
+        },
+    }
 
 
 def _config_of_1(sections: dict[str, dict[str, Any]], of_images: bool) -> dict[str, Any]:

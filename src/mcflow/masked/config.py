@@ -63,8 +63,6 @@ class MaskedConfig:
     n_knots: int = 32
     #: Maximum number of points over which H predicts the distribution of a cell.
     n_points: int = 32
-    #: Whether the mask is an input of H.
-    reads_mask: bool = True
     #: Maximum number of epochs; 0 chooses it by the number of rows.
     max_epochs: int = 0
     #: Maximum training time in seconds; 0 for no limit.

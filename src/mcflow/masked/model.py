@@ -135,7 +135,7 @@ class MaskedModel:
         theirs, ours = ([(c.name, c.kind, c.categories) for c in model.columns] for model in (earlier, self))
         if theirs == ours and earlier.network is not None:
             self.grid, self._initial = earlier.grid, earlier.network
-            sizes = {name: getattr(earlier.config, name) for name in ("width", "n_members", "n_blocks", "reads_mask")}
+            sizes = {name: getattr(earlier.config, name) for name in ("width", "n_members", "n_blocks")}
             sizes |= {name: getattr(earlier.config, name) for name in ("n_knots", "n_points", "n_couplings")}
             self.config = replace(self.config, **sizes)
             self.blend = Blend(self.columns, self.grid, self.config)
@@ -164,7 +164,6 @@ class MaskedModel:
             n_members=config.n_members,
             width=config.width,
             n_blocks=config.n_blocks,
-            reads_mask=config.reads_mask,
             generator=generator,
         )
 

@@ -56,8 +56,8 @@ class Answer(NamedTuple):
 class MaskedNetwork(nn.Module):
     r"""A residual network on partly observed rows.
 
-    The inputs of a cell x are the fraction of each interval between knots that lies below it, its unit, a transform
-    close to its logarithm, and its mask:
+    The inputs of a cell x are the fraction of each interval between knots that lies below it, its unit, and a transform
+    close to its logarithm:
 
     .. math::
 
@@ -90,13 +90,11 @@ class MaskedNetwork(nn.Module):
         n_members: int = 1,
         width: int = 64,
         n_blocks: int = 2,
-        reads_mask: bool = True,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.n_members, self.width, self.n_blocks = n_members, width, n_blocks
         self.n_columns, self.n_points = points.shape
-        self.reads_mask = reads_mask
         gaps = knots.diff(dim=1)
         real = gaps > 0
         self.register_buffer("start", knots[:, :-1][real].float())
@@ -124,7 +122,7 @@ class MaskedNetwork(nn.Module):
 
     def _layers(self, generator: torch.Generator | None) -> list[nn.Parameter]:
         """Return weights and biases of the first layer, two layers per block, and both heads, which start at zero."""
-        n_inputs = len(self.owner) + (3 if self.reads_mask else 2) * self.n_columns
+        n_inputs = len(self.owner) + 2 * self.n_columns
         sizes = [(n_inputs, self.width), *[(self.width, self.width)] * (2 * self.n_blocks)]
         heads = [(self.width, self.n_columns * self.n_points), (self.width, self.n_columns)]
         layers = []
@@ -150,8 +148,7 @@ class MaskedNetwork(nn.Module):
         intervals = intervals.sub_(self.start).mul_(self.scale).clamp_(0, 1)
         slope, shift, centre, spread = self.asinh_params
         logs = _asinh(units * slope + shift).sub_(centre).div_(spread).mul_(shown)
-        parts = [intervals, units.clamp(-MAX_INPUT_UNITS, MAX_INPUT_UNITS) * shown, logs]
-        return torch.cat([*parts, shown] if self.reads_mask else parts, -1)
+        return torch.cat([intervals, units.clamp(-MAX_INPUT_UNITS, MAX_INPUT_UNITS) * shown, logs], -1)
 
     def forward(self, units: Tensor, shown: Tensor) -> Answer:
         """Predict all cells of rows; see `encode` for the shapes. A leading dimension of 1 is shared by all members."""

@@ -235,7 +235,7 @@ def _without_mask(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
     knots, weights = arrays[f"{prefix}grid.knots"], arrays[f"{prefix}network.weights.0"]
     counts = (np.diff(knots, axis=1) > 0).sum(axis=1)
     first, masks = np.cumsum(counts) - counts, slice(weights.shape[1] - len(knots), None)
-    intervals = {"start": _MASK_KNOT, "scale": -1 / _MASK_KNOT, "owner": np.arange(len(knots))}
+    intervals: dict[str, Any] = {"start": _MASK_KNOT, "scale": -1 / _MASK_KNOT, "owner": np.arange(len(knots))}
     return {
         f"{prefix}grid.knots": np.insert(knots, 0, _MASK_KNOT, axis=1),
         f"{prefix}network.weights.0": np.insert(weights[:, : masks.start], first, weights[:, masks], axis=1),

@@ -96,8 +96,19 @@ def test_donors_are_drawn_in_proportion_to_their_weights() -> None:
     arrays = {name: np.array(nodes[name], dtype=kind) for name, kind in ARRAYS.items()}
     trees = DonorTrees(np.array([0], dtype=np.int32), **arrays, values=np.array([10.0, 20.0, 30.0]))
     uniforms = np.stack([np.zeros(4000), (np.arange(4000) + 0.5) / 4000])
-    drawn = trees.draw(np.zeros((4000, 1)), uniforms, np.array([1.0, 3.0, 0.0]))
+    drawn = trees.draw(np.zeros((4000, 1)), uniforms, np.array([1.0, 3.0, 0.0]), 1)
     assert {value: int((drawn == value).sum()) for value in trees.values} == {10.0: 1000, 20.0: 3000, 30.0: 0}
+
+
+def test_leaves_are_chosen_by_the_mean_weight_of_their_donors() -> None:
+    """Two trees of one leaf each: both have two donors, whose weights are 0 and 1, and 3 and 0."""
+    nodes = {"features": [0, 0], "thresholds": [0.0] * 2, "left": [-1] * 2, "right": [0, 2], "counts": [2, 2]}
+    arrays = {name: np.array((nodes | {"donors": [0, 1, 2, 3]})[name], dtype=kind) for name, kind in ARRAYS.items()}
+    trees = DonorTrees(np.array([0, 1], dtype=np.int32), **arrays, values=np.arange(4.0))
+    uniforms = np.stack([(np.arange(4000) + 0.5) / 4000, np.full(4000, 0.5)])
+    for n_leaves, counts in ((1, [2000, 2000]), (2, [1000, 3000]), (7, [1000, 3000])):
+        drawn = trees.draw(np.zeros((4000, 1)), uniforms, np.array([0.0, 1.0, 3.0, 0.0]), n_leaves)
+        assert np.unique(drawn, return_counts=True)[1].tolist() == counts
 
 
 def test_bounds_hold_for_draws() -> None:
@@ -130,7 +141,7 @@ def test_donors_survive_their_arrays(fitted) -> None:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(50, model.ladder.inputs.width + 1)).astype(np.float32)
     for k, trees in model.donors().trees.items():
-        given = inputs, rng.random((2, 50)), rng.exponential(size=len(trees.values))
+        given = inputs, rng.random((2, 50)), rng.exponential(size=len(trees.values)), 3
         np.testing.assert_array_equal(again.trees[k].draw(*given), trees.draw(*given))
 
 

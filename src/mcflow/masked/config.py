@@ -139,6 +139,8 @@ class MaskedConfig:
     donor_leaf: int = 3
     #: Fraction of the inputs that are candidates for a split of a donor tree.
     donor_inputs: float = 0.7
+    #: Leaves, each of another tree, from which a cell takes a donor. The weights of a draw matter more the more it has.
+    donor_leaves: int = 5
     #: Times that a draw redraws every missing cell from donors.
     n_sweeps: int = 2
     #: Fractions of `max_time` for the trees on observed cells, and on completed rows.

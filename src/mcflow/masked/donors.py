@@ -39,24 +39,38 @@ class DonorTrees:
     donors: Array  # (n_donors,)
     values: FloatArray  # (n_cells,) codes of the training cells
 
-    def draw(self, inputs: Array, uniforms: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return the code of a random donor of each row, in its leaf of a random tree.
+    def draw(self, inputs: Array, uniforms: FloatArray, weights: FloatArray, n_leaves: int) -> FloatArray:
+        """Return the code of a random donor of each row, among those in its leaves of some random trees.
 
-        Shapes: `inputs` (n_rows, n_inputs), `uniforms` (2, n_rows), `weights` (n_cells,) of the training cells.
+        A leaf is chosen by the mean weight of its donors, and a donor by its own. Shapes: `inputs` (n_rows, n_inputs),
+        `uniforms` (2, n_rows), `weights` (n_cells,) of the training cells.
         """
-        node = self.roots[(uniforms[0] * len(self.roots)).astype(np.int64)]
+        n_trees, rows = len(self.roots), np.arange(len(inputs))
+        n_leaves = min(n_leaves, n_trees)
+        tree, place = np.divmod(uniforms[0] * n_trees, 1)
+        others = np.arange(n_leaves)[:, None] * n_trees // n_leaves
+        leaves = self._leaves(inputs, (tree.astype(np.int64) + others) % n_trees)
+        first, last = self.right[leaves], self.right[leaves] + self.counts[leaves] - 1
+        own = weights[self.donors]
+        ends = np.cumsum(own)
+        before = ends[first] - own[first]
+        mass = ends[last] - before
+        shares = np.cumsum(mass / self.counts[leaves], axis=0)
+        chosen = np.minimum((place * shares[-1] >= shares).sum(axis=0), n_leaves - 1), rows
+        donor = np.searchsorted(ends, before[chosen] + uniforms[1] * mass[chosen], side="right")
+        codes: FloatArray = self.values[self.donors[np.clip(donor, first[chosen], last[chosen])]]
+        return codes
+
+    def _leaves(self, inputs: Array, trees: Array) -> Array:
+        """Return the leaves (n_leaves, n_rows) of rows (n_rows, n_inputs) in some trees (n_leaves, n_rows)."""
+        node, rows = self.roots[trees.ravel()], np.tile(np.arange(len(inputs)), len(trees))
         active = np.flatnonzero(self.left[node] >= 0)
         while len(active):
             here = node[active]
-            smaller = inputs[active, self.features[here]] <= self.thresholds[here]
+            smaller = inputs[rows[active], self.features[here]] <= self.thresholds[here]
             node[active] = np.where(smaller, self.left[here], self.right[here])
             active = active[self.left[node[active]] >= 0]
-        first, last = self.right[node], self.right[node] + self.counts[node] - 1
-        ends = np.cumsum(weights[self.donors])
-        before = ends[first] - weights[self.donors[first]]
-        chosen = np.searchsorted(ends, before + uniforms[1] * (ends[last] - before), side="right")
-        codes: FloatArray = self.values[self.donors[np.clip(chosen, first, last)]]
-        return codes
+        return node.reshape(trees.shape)
 
     def is_sound(self, n_inputs: int, n_categories: int | None) -> bool:
         """Return whether sizes and types fit, children come after their parents, and all indices are in range."""
@@ -96,12 +110,12 @@ class Donors:
         *,
         uniforms: Callable[[int], FloatArray],
         weights: dict[int, FloatArray],
+        n_leaves: int,
     ) -> None:
         """Redraw the missing cells of completed rows in place, column by column.
 
-        `answers` are H's, for these and cells of other columns. `uniforms` returns the random numbers (2, n_cells) of a
-        column's missing cells, `weights` are those of the training cells by column. Shapes: `codes`, `missing` (n_rows,
-        n_columns), `order` (n_columns,).
+        `answers` are H's, `uniforms` returns random numbers (2, n_cells) for the missing cells of a column, and
+        `weights` are those of its training cells. Shapes: `codes`, `missing` (n_rows, n_columns), `order` (n_columns,).
         """
         grid = self.inputs.grid
         rows = self.inputs.encode(grid.units(codes).astype(np.float32), np.ones(codes.shape, bool), None)
@@ -112,14 +126,11 @@ class Donors:
                 continue
             asked = answers.at(columns == k, category=k in self.inputs.categories)
             inputs = self.inputs.of_cells(k, rows[here], asked)
-            codes[here, k] = self.trees[k].draw(inputs, uniforms(k), weights[k])
+            codes[here, k] = self.trees[k].draw(inputs, uniforms(k), weights[k], n_leaves)
             rows[here, self.inputs.own(k)] = self.inputs.encode_column(k, codes[here, k])
 
     def bootstrap_weights(self, seed: int, number: int) -> dict[int, FloatArray]:
-        """Return random weights of the training cells by column for a draw: a Bayesian bootstrap.
-
-        All missing cells of a draw share them, so that draws differ as much as estimates from other samples would.
-        """
+        """Return random weights of the training cells by column, a Bayesian bootstrap shared by all cells of a draw."""
         rng = np.random.default_rng([seed, DONOR_STREAM, number + 1])  # a trailing 0 would be the stream of the fit
         return {k: rng.exponential(size=len(trees.values)) for k, trees in self.trees.items()}
 
@@ -160,10 +171,8 @@ def fit_donors(
     """Grow donor trees for all columns on rows that are completed by random draws.
 
     The inputs of a tree are the other cells of the row, and estimates of the cell by H and a Gaussian, made with the
-    cell hidden.
-
-    Shapes: `values` (n_rows, n_columns), `patterns` (n_patterns, n_columns). `ask` returns estimates of cells, given
-    rows and the masks of the cells that are shown and wanted, `complete` rows of codes with the missing cells drawn.
+    cell hidden. Shapes: `values` (n_rows, n_columns), `patterns` (n_patterns, n_columns). `ask` returns estimates,
+    given rows and the masks of shown and wanted cells, `complete` rows of codes with the missing cells drawn.
     """
     rng = np.random.default_rng([seed, DONOR_STREAM])
     grid = inputs.grid

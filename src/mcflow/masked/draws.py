@@ -110,7 +110,8 @@ class CellDraws:
             for sweep in range(self.blend.config.n_sweeps):
                 uniforms = partial(self._uniforms, hashes, left, int(number), sweep)
                 order = rng.permutation(n_columns)
-                donors.redraw(table, left, answers, order, uniforms=uniforms, weights=weights)
+                n_leaves = self.blend.config.donor_leaves
+                donors.redraw(table, left, answers, order, uniforms=uniforms, weights=weights, n_leaves=n_leaves)
         return np.asarray(np.clip(tables[:, missing], *(bound[columns] for bound in self.predictor.box)))
 
     @staticmethod

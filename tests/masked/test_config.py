@@ -91,6 +91,11 @@ def test_number_of_steps_is_proportional_to_the_root_of_the_rows(n_rows, per_roo
     assert wanted <= config.max_epochs * per_epoch < wanted + per_epoch
 
 
+@pytest.mark.parametrize(("shape", "n_members"), [((700, 10), 4), ((701, 10), 2), ((350, 21), 2)])
+def test_very_small_tables_have_four_networks(shape, n_members) -> None:
+    assert MaskedConfig().for_table(*shape).n_members == n_members
+
+
 def test_short_time_limit_halves_the_members_and_trains_them_longer() -> None:
     plan = MaskedConfig().for_table(16_000, 16)
     nominal = plan._nominal_seconds(16_000, 16)

@@ -441,11 +441,11 @@ def test_state_captured_in_the_final_decay_goes_on_to_the_same_bits() -> None:
 # --- independent parts
 
 
-def test_members_are_shared_out_to_two_tracks_in_their_order() -> None:
+def test_members_are_shared_out_to_at_most_four_tracks_in_their_order() -> None:
     for n_members in range(1, 10):
         tracks = tracks_of(n_members)
         assert [k for some in tracks for k in range(n_members)[some]] == list(range(n_members))
-        assert len(tracks) == min(n_members, 2)
+        assert len(tracks) == min(n_members, 4)
 
 
 def test_tracks_have_the_weights_of_their_members_and_change_with_them() -> None:

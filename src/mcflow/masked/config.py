@@ -29,8 +29,11 @@ _SIZES = (
     _Size(math.inf, math.inf, 256, 10.0),
 )
 
-#: Networks unless a time limit is too short to train them: one for each track.
-_N_MEMBERS = 2
+#: Networks, one for each track, of tables with up to `_FEW_CELLS` cells and of others.
+_N_MEMBERS = (4, 2)
+
+#: Cells up to which training four networks takes a few seconds.
+_FEW_CELLS = 7_000
 
 #: Multiply-adds per second of one core, from which the time of a training is estimated.
 _NOMINAL_SPEED = 5e10
@@ -54,8 +57,8 @@ class MaskedConfig:
 
     #: Width of H's residual blocks; 0 chooses it by the size of the table, half of it if `max_time` is very short.
     width: int = 0
-    #: Networks trained side by side, whose predictions are averaged; 0 chooses two, or one if `max_time` is too short
-    #: to train them.
+    #: Networks trained side by side, whose predictions are averaged; 0 chooses four for very small tables, else two, or
+    #: one if `max_time` is too short to train them.
     n_members: int = 0
     #: Residual blocks of H.
     n_blocks: int = 2
@@ -184,7 +187,7 @@ class MaskedConfig:
         config = replace(
             self,
             width=self.width or size.width,
-            n_members=self.n_members or _N_MEMBERS,
+            n_members=self.n_members or _N_MEMBERS[n_rows * n_columns > _FEW_CELLS],
             learning_rate=self.learning_rate or size.learning_rate,
             n_knots=min(self.n_knots, max(places // 2, _MIN_KNOTS)),
             n_points=min(self.n_points, max(places, _MIN_POINTS)),

@@ -16,6 +16,7 @@ __all__ = [
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -41,6 +42,7 @@ MAX_ERROR_UNITS = 10.0  # units at which the squared error of a cell is clipped
 MAX_VALIDATION_SCALE = 2.0  # maximum number of validation cells by patterns, as a multiple of the requested number
 PATTERN_ROWS = 50_000  # rows by which co-missing cells are detected
 MIN_THREAD_WIDTH = 192  # width from which tracks train on threads of their own
+MAX_TRACKS = 4  # maximum number of tracks, each of which has trees of its own
 MAX_GROUPS = 4  # groups into which the validation cells of a row are divided
 CO_MISSING = 0.5  # mean correlation of masks from which patterns of missing cells are used
 
@@ -235,17 +237,10 @@ def cross_entropy(logits: Tensor, below: Tensor, share: Tensor) -> Tensor:
 
 
 def tracks_of(n_members: int) -> list[slice]:
-    """Return the members of each track: two tracks, or one for a single member.
-
-    Tracks are trained independently of each other, on threads of their own, and have different validation cells.
-
-    Examples
-    --------
-    >>> tracks_of(5)
-    [slice(0, 3, None), slice(3, 5, None)]
-    """
-    half = (n_members + 1) // 2
-    return [slice(0, half), slice(half, n_members)] if n_members > 1 else [slice(0, 1)]
+    """Return the members of each track; tracks are trained independently and have different validation cells."""
+    n_tracks = min(n_members, MAX_TRACKS)
+    ends = [k * n_members // n_tracks for k in range(n_tracks + 1)]
+    return [slice(*some) for some in pairwise(ends)]
 
 
 class ValidationCells:
@@ -428,12 +423,10 @@ def _targets(network: MaskedNetwork, units: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def patterns_of(seen: Tensor) -> Tensor | None:
-    """Return the patterns of missing cells if cells go missing together, else None.
+    """Return the patterns of missing cells (n_patterns, n_columns) if cells go missing together, else None.
 
-    For each incomplete column, take the largest correlation of its mask with that of another column. Patterns are
-    returned if the mean of these, weighted by the number of missing cells, exceeds `CO_MISSING`.
-
-    Shapes: `seen` (n_rows, n_columns), returns (n_patterns, n_columns).
+    They do if the mask of an incomplete column correlates with that of another by more than `CO_MISSING`, on average
+    over the missing cells.
     """
     missing = ~seen[:PATTERN_ROWS]
     rates = missing.float().mean(0)

@@ -174,11 +174,9 @@ class Predictor:
     def _averaged(self, by_track: Sequence[TrackAnswers]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return means, direct estimates and probabilities averaged over all members."""
         n_members = [track.n_members for track in self.tracks]
-        averages = [
-            np.average([getattr(answers, name) for answers in by_track], axis=0, weights=n_members)
-            for name in ("means", "direct", "probabilities")
-        ]
-        return averages[0], averages[1], averages[2]
+        parts = zip(*((one.means, one.direct, one.probabilities) for one in by_track), strict=True)
+        means, direct, probabilities = (np.average(part, axis=0, weights=n_members) for part in parts)
+        return means, direct, probabilities
 
     def _pooled(
         self, column: int, here: BoolArray, probabilities: FloatArray, rungs: dict[str, Estimates]

@@ -165,10 +165,15 @@ def fitted() -> tuple[FactoredModel, np.ndarray, np.ndarray]:
     return model, values, start
 
 
-def test_gaussian_table_needs_no_such_density() -> None:
+def test_gaussian_table_has_a_density_without_products_and_with_its_covariance() -> None:
     rng = np.random.default_rng(6)
-    values, start = with_missing(rng.normal(size=(300, 3)) @ rng.normal(size=(3, 3)), 6)
-    assert FactoredModel.fit(values, start, (0, 0, 0), rng) is None
+    rows = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 3))
+    values, start = with_missing(rows, 6)
+    model = FactoredModel.fit(values, start, (0, 0, 0), rng)
+    assert model is not None
+    assert model.factors.n_products == 0
+    drawn = [model.draw(values, start, number, uniforms(rng, values.shape)) for number in range(10)]
+    np.testing.assert_allclose(np.mean([np.corrcoef(one.T) for one in drawn], axis=0), np.corrcoef(rows.T), atol=0.05)
 
 
 def test_completed_rows_have_the_interaction_of_the_table(fitted) -> None:

@@ -189,7 +189,7 @@ def test_value_that_many_cells_share_is_drawn_exactly_and_as_often() -> None:
     assert np.mean(zeros) == pytest.approx(0.4, abs=0.06)
 
 
-# --- small tables with products and categories
+# --- small tables that suit the factored density
 
 
 def interacting(n_rows: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -256,8 +256,17 @@ def test_models_of_resampled_rows_have_densities_of_their_own() -> None:
     assert all(not np.allclose(drawn[0], part) for part in drawn[1:])
 
 
-def test_normal_table_is_drawn_from_no_such_density(fitted) -> None:
-    assert fitted.model_.blend.factored is None
+def test_pooled_analysis_of_draws_of_a_gaussian_table_finds_its_slopes(fitted) -> None:
+    """Donors would draw the slopes towards zero."""
+    rows, incomplete = gaussian_rows(800, 0)
+    assert fitted.model_.blend.factored.used.all()
+
+    def slopes(table: np.ndarray) -> np.ndarray:
+        terms = np.column_stack([np.ones(800), table[:, :2]])
+        return np.linalg.lstsq(terms, table[:, 2], rcond=None)[0]
+
+    found = np.mean([slopes(table) for table in fitted.draw(incomplete, 10, 0)], axis=0)
+    np.testing.assert_allclose(found, slopes(rows), atol=0.08)
 
 
 # --- quantiles

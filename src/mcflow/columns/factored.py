@@ -52,8 +52,8 @@ MAX_NEWTON_STEP = 2.0  # upper bound of a Newton step
 RANGE_MARGIN = 1.5  # standard deviations by which drawn numbers may exceed the observed range
 MIN_ROWS = 50  # minimum number of rows of a table with a factored density
 MAX_COLUMNS = 12  # maximum number of columns of such a table
-MAX_CATEGORIES = 10  # maximum number of categories of one of its columns
-MAX_TOTAL_CATEGORIES = 30  # maximum number of categories of all its columns together
+MAX_CATEGORIES = 30  # maximum number of categories of one of its columns
+MAX_TOTAL_CATEGORIES = 60  # maximum number of categories of all its columns together
 DRAW_SWEEPS = 25  # sweeps per draw
 VALIDATION_MEMBERS = 3  # members of H whose validation cells are used
 MAX_LOG_ODDS = 10.0  # bound of the log-odds that a single validation cell contributes for or against a density
@@ -426,7 +426,7 @@ class FactoredModel:
         *,
         deadline: float | None = None,
     ) -> FactoredModel | None:
-        """Choose the factors and draw their parameters; return None if there is no product or the time is up.
+        """Choose the factors and draw their parameters; return None if the time is up.
 
         `values` and `start`, the initial values of missing cells, are (n_rows, n_columns).
         """
@@ -444,7 +444,7 @@ class FactoredModel:
             if not chain.run(CHOICE_SWEEPS, deadline, counted_from=CHOICE_START):
                 return None
             chain.choose()
-        if not (chain.factors.n_products or model.layout.categories) or not chain.run(BURN_IN, deadline):
+        if not chain.run(BURN_IN, deadline):
             return None
         members: list[Parameters] = []
         while len(members) < N_MEMBERS and chain.run(THINNING, deadline):
@@ -632,7 +632,7 @@ class FactoredCells:
     def fit(
         cls, values: FloatArray, codec: TableCodec, rng: Generator, deadline: float | None = None
     ) -> FactoredCells | None:
-        """Fit the density of a table (n_rows, n_columns); None if the table is unsuitable or a Gaussian suffices."""
+        """Fit the density of a table (n_rows, n_columns); None if the table is unsuitable or the time is up."""
         sizes = tuple(len(column.categories) if column.kind in CATEGORY_KINDS else 0 for column in codec.columns)
         values = values[~np.isnan(values).all(axis=1)]
         small = len(values) >= MIN_ROWS and 2 <= len(sizes) <= MAX_COLUMNS and sum(sizes) <= MAX_TOTAL_CATEGORIES

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 project = "mcflow"
 author = "The mcflow developers"
+copyright = author
 version = release = mcflow.__version__
 
 extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx_design", "offline_math"]

@@ -148,7 +148,7 @@ def test_report_when_mice_was_measured_then_ratios_are_of_means_over_masks() -> 
     assert found.ratio(place, ("R:mice.cart",)) == pytest.approx(1.5)
     text = to_markdown(energy_blocks(found))
     assert "| made | 20 % | 1.500 ± .500 | 9.000 | 1.000 | – | 3.000 | **1.50** | 1.50 | – |" in text
-    assert "`R:mice.rf` on made, mcar 20 %: 1 of 2 masks so far" in text
+    assert "MCAR: 1 of 2 masks so far for `R:mice.rf`." in text
     assert "`y` 77 %, `x` 26 %, `n` -3 %" in text
     assert text.count("**not met**") == 3
 

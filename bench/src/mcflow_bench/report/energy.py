@@ -294,13 +294,16 @@ def _caption(table: EnergyTable) -> str:
 
 
 def _alarms(table: EnergyTable) -> Iterator[str]:
+    partial: dict[tuple[str, int], dict[str, None]] = {}
     for (place, method), found in table.rows.items():
         where = f"`{method}` on {place.frame}, {place.mechanism} {100 * place.rate:g} %"
         for mask, row in sorted(found.items()):
             if row["status"] != "done":
                 yield f"{where}, mask {mask}: {row['message'].rstrip('.')}."
         if len(found) < len(table.suite.masks):
-            yield f"{where}: {len(found)} of {len(table.suite.masks)} masks so far."
+            partial.setdefault((place.mechanism, len(found)), {})[f"`{method}`"] = None
+    for (mechanism, n_masks), methods in partial.items():
+        yield f"{mechanism.upper()}: {n_masks} of {len(table.suite.masks)} masks so far for {', '.join(methods)}."
 
 
 def draw_ratios(table: EnergyTable) -> str | None:

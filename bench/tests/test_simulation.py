@@ -20,6 +20,7 @@ from mcflow_bench.simulation import (
     DESIGNS,
     METHODS,
     PROXY,
+    REPLICATIONS,
     SimulationStore,
     Study,
     hide,
@@ -338,5 +339,5 @@ def test_documentation_shows_the_stored_results() -> None:
     assert with_block(text, MARK, "") != text
     if (folder / "cells").is_dir():
         studies = [Study(design, method) for design in DESIGNS for method in METHODS]
-        block = simulation_block(SimulationStore(folder).rows(), studies, 200)
+        block = simulation_block(SimulationStore(folder).rows(), studies, REPLICATIONS)
         assert with_block(text, MARK, block) == text, "run `mcflow benchmark simulation --report-only`"

@@ -493,7 +493,7 @@ def simulation(
 ) -> None:
     """Measure the coverage of 95 % intervals from draws on simulated tables.
 
-    The defaults are seven designs and 200 replications. The methods are compared with the full data, with complete
+    The defaults are seven designs and 100 replications. The methods are compared with the full data, with complete
     cases, and with R's mice if it is installed. The command can be interrupted at any time; the same command continues.
     Lists are separated by commas.
 
@@ -506,7 +506,7 @@ def simulation(
     quick
         Ten replications of the full data, complete cases and em, as a test of the command: a few seconds.
     replications
-        Number of simulated tables per design; 200 by default.
+        Number of simulated tables per design; 100 by default.
     designs
         Designs: linear, interaction, category, logistic, square, skewed, clustered.
     methods
@@ -517,10 +517,10 @@ def simulation(
         Number of draws per table.
     """
     from mcflow_bench.report.simulation import MARK, simulation_block
-    from mcflow_bench.simulation import DESIGNS, METHODS, SimulationStore, run_simulation, study_of
+    from mcflow_bench.simulation import DESIGNS, METHODS, REPLICATIONS, SimulationStore, run_simulation, study_of
 
     run = (options or RunOptions()).checked(jobs=2)
-    count = replications if replications is not None else (10 if quick else 200)
+    count = replications if replications is not None else (10 if quick else REPLICATIONS)
     if count < 1:
         raise ParameterError(f"replications is {count}, but has to be at least 1.")
     check_page("--page", page, MARK)

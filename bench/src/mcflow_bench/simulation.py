@@ -10,6 +10,7 @@ __all__ = [
     "DESIGNS",
     "METHODS",
     "REFERENCES",
+    "REPLICATIONS",
     "SimulationDesign",
     "SimulationStore",
     "Study",
@@ -58,7 +59,10 @@ REFERENCES = {"full": "full data", "complete": "complete cases"}
 
 #: The methods that are compared by default; a fit has five seconds, since a study fits hundreds of small tables. Those
 #: of R take part where R's mice is installed; its default is pmm for numbers and logistic regression for categories.
-METHODS = (*REFERENCES, "mcflow(max_time=5)", "mice", "em", "R:mice.norm", "R:mice.default", "R:mice.cart")
+METHODS = (*REFERENCES, "mcflow(max_time=5)", "R:mice.norm", "R:mice.default", "R:mice.cart")
+
+#: Simulated tables of each design by default.
+REPLICATIONS = 100
 
 #: Slopes of the logistic regression of missingness on z, by the place of a column among those with missing cells.
 SLOPES = (1.5, -1.5, 1.5)

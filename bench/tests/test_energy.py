@@ -54,8 +54,8 @@ def folder(frame, tmp_path_factory) -> Path:
     return data
 
 
-def row(method: str, value: float | None, mask: int = 0, *, mechanism: str = "mcar", **more) -> dict:
-    task = EnergyTask("made", "", mechanism, 0.2, mask, 4, method)
+def row(method: str, value: float | None, mask: int = 0, *, mechanism: str = "mcar", rate: float = 0.2, **more) -> dict:
+    task = EnergyTask("made", "", mechanism, rate, mask, 4, method)
     scores = {"energy": {"value": value, "error": 0.1}, "fill_energy": {"value": 9.0, "error": 0.1}}
     about = {"status": "done", "message": "", "fit_s": 1.0, "draw_s": 0.5, "columns": {"x": 1.0, "y": 3.0, "n": -0.1}}
     return {"key": task.key, "task": asdict(task), "label": method, "scores": scores} | about | more
@@ -148,7 +148,7 @@ def test_report_when_mice_was_measured_then_ratios_are_of_means_over_masks() -> 
     assert found.ratio(place, ("R:mice.cart",)) == pytest.approx(1.5)
     text = to_markdown(energy_blocks(found))
     assert "| made | 20 % | 1.500 ± .500 | 9.000 | 1.000 | – | 3.000 | **1.50** | 1.50 | – |" in text
-    assert "MCAR: 1 of 2 masks so far for `R:mice.rf`." in text
+    assert "`R:mice.rf`, mcar: 1 of 2 masks so far on made 20 %." in text
     assert "`y` 77 %, `x` 26 %, `n` -3 %" in text
     assert text.count("**not met**") == 3
 
@@ -162,6 +162,15 @@ def test_report_when_mice_is_not_installed_then_shows_stored_figures_of_the_same
     assert "R's mice has no figures here." in text  # for MAR
     assert text.count("**met**") == 3
     assert (draw_ratios(found) or "").startswith("<svg")
+
+
+def test_report_when_masks_are_left_then_one_alarm_names_the_tables_and_rates_of_a_method() -> None:
+    rows = [row("mcflow", 1.0), row("mcflow", 1.0, rate=0.3), row("mcflow", 1.0, mechanism="mar")]
+    rows += [row("R:mice.rf", 1.0, mask) for mask in (0, 1)]
+    text = to_markdown(energy_blocks(table(rows, rates=(0.2, 0.3), mechanisms=("mcar", "mar"))))
+    assert "- **Alarm:** `mcflow`, mcar: 1 of 2 masks so far on made 20, 30 %." in text
+    assert "- **Alarm:** `mcflow`, mar: 1 of 2 masks so far on made 20 %." in text
+    assert text.count("masks so far") == 2
 
 
 def test_report_when_a_cell_failed_then_is_an_alarm_and_nothing_is_drawn() -> None:

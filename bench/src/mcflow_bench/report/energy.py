@@ -294,16 +294,18 @@ def _caption(table: EnergyTable) -> str:
 
 
 def _alarms(table: EnergyTable) -> Iterator[str]:
-    partial: dict[tuple[str, int], dict[str, None]] = {}
+    started: dict[tuple[str, str, int], dict[str, list[str]]] = {}  # rates by table
     for (place, method), found in table.rows.items():
-        where = f"`{method}` on {place.frame}, {place.mechanism} {100 * place.rate:g} %"
+        rate = f"{100 * place.rate:g}"
         for mask, row in sorted(found.items()):
             if row["status"] != "done":
-                yield f"{where}, mask {mask}: {row['message'].rstrip('.')}."
+                where = f"`{method}` on {place.frame}, {place.mechanism} {rate} %, mask {mask}"
+                yield f"{where}: {row['message'].rstrip('.')}."
         if len(found) < len(table.suite.masks):
-            partial.setdefault((place.mechanism, len(found)), {})[f"`{method}`"] = None
-    for (mechanism, n_masks), methods in partial.items():
-        yield f"{mechanism.upper()}: {n_masks} of {len(table.suite.masks)} masks so far for {', '.join(methods)}."
+            started.setdefault((method, place.mechanism, len(found)), {}).setdefault(place.frame, []).append(rate)
+    for (method, mechanism, n_masks), rates in started.items():
+        where = "; ".join(f"{frame} {', '.join(of_frame)} %" for frame, of_frame in rates.items())
+        yield f"`{method}`, {mechanism}: {n_masks} of {len(table.suite.masks)} masks so far on {where}."
 
 
 def draw_ratios(table: EnergyTable) -> str | None:

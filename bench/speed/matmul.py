@@ -38,8 +38,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 #: Operations of other names.
 OTHER = "other kernels"
-#: The time between operations.
-BETWEEN = "Python and numpy"
+#: The time between operations, in which trees are evaluated too.
+BETWEEN = "Python, numpy and trees"
 #: The work around the model.
 FRAMES = "reading and writing frames"
 
@@ -65,16 +65,15 @@ def shares(seconds: dict[str, float], total: float) -> dict[str, float]:
 
 
 def parts_of_training(table: Table) -> dict[str, float]:
-    """Return the fraction of an epoch that each kind of operation takes."""
+    """Return the fraction of an epoch that each kind of operation takes, on one thread."""
     listener = _Profiler()
-    with _marked():
+    with _one_thread(), _marked():
         harness.watch_fit(table, listener)
     return shares(_seconds_by_kind(listener.profile), listener.seconds)
 
 
 def parts_of_transform(imputer: MCFlowImputer, table: Table) -> dict[str, float]:
-    """Return the fraction of filling that each kind of operation takes, on one thread, since the profiler sees one."""
-    threads = torch.get_num_threads()
+    """Return the fraction of filling that each kind of operation takes, on one thread."""
     fill, inside = imputer.model_.fill, [0.0]
 
     def timed(values: Any) -> Any:
@@ -84,16 +83,15 @@ def parts_of_transform(imputer: MCFlowImputer, table: Table) -> dict[str, float]
         return filled
 
     imputer.model_.fill = timed  # type: ignore[method-assign]
-    torch.set_num_threads(1)
     try:
-        imputer.transform(table)
-        inside[0] = 0.0
-        with _marked(), profile(activities=[ProfilerActivity.CPU]) as profiled:
-            start = time.perf_counter()
+        with _one_thread(), _marked():
             imputer.transform(table)
-            total = time.perf_counter() - start
+            inside[0] = 0.0
+            with profile(activities=[ProfilerActivity.CPU]) as profiled:
+                start = time.perf_counter()
+                imputer.transform(table)
+                total = time.perf_counter() - start
     finally:
-        torch.set_num_threads(threads)
         imputer.model_.fill = fill  # type: ignore[method-assign]
     return shares(_seconds_by_kind(profiled) | {FRAMES: total - inside[0]}, total)
 
@@ -113,6 +111,17 @@ class _Profiler(Callback):
             self.seconds += time.perf_counter()
             self.profile.stop()
             raise harness.Enough
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Run on one thread, since the profiler records the operations of the main thread only."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager
